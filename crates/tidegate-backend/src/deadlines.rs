@@ -1,0 +1,54 @@
+//! The index of orders' deadlines. Its members are order numbers; it is rebuilt from the ledger whenever it is lost.
+
+use tidegate_core::{Millis, OrderNo};
+
+use crate::{BoxFuture, Result};
+
+/// Proof of a claim. A later claim of the same order makes it worthless.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Receipt(pub u64);
+
+/// An order handed to a worker for the length of a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The order.
+    pub order: OrderNo,
+    /// When it was due.
+    pub due_at: Millis,
+    /// How often it has been claimed, this time included.
+    pub attempt: u32,
+    /// What `ack` and `retry` need.
+    pub receipt: Receipt,
+}
+
+/// Orders by the instant their deadline falls due. All calls are idempotent and cheap (O(log n) an order).
+pub trait DeadlineQueue: Send + Sync {
+    /// Adds deadlines. An order that is there already is claimable at the earliest instant it was given.
+    fn schedule<'a>(&'a self, deadlines: &'a [(OrderNo, Millis)]) -> BoxFuture<'a, Result<()>>;
+
+    /// Removes deadlines (paid or cancelled orders); unknown ones are ignored.
+    fn cancel<'a>(&'a self, deadlines: &'a [(OrderNo, Millis)]) -> BoxFuture<'a, Result<()>>;
+
+    /// Up to `max` (`1..=512`) orders due at `now`, leased until `now + lease_ms`: mostly the earliest due, an eighth
+    /// of them the newest due, so that a pile does not hold up the rest.
+    fn claim(&self, now: Millis, max: usize, lease_ms: i64) -> BoxFuture<'_, Result<Vec<Claim>>>;
+
+    /// Done with these; receipts that are no longer current are ignored.
+    fn ack<'a>(&'a self, receipts: &'a [(OrderNo, Receipt)]) -> BoxFuture<'a, Result<()>>;
+
+    /// Claimable again at `at`. With `charge` false the claim is not counted as an attempt.
+    fn retry(&self, order: OrderNo, receipt: Receipt, at: Millis, charge: bool) -> BoxFuture<'_, Result<()>>;
+
+    /// The earliest instant at which something is claimable (a lease's end counts), if anything is in the queue.
+    fn next_at(&self) -> BoxFuture<'_, Result<Option<Millis>>>;
+
+    /// Resolves when an instant earlier than every one before may have been scheduled. Never misses one that was
+    /// scheduled after the last call to `next_at` began.
+    fn earlier(&self) -> BoxFuture<'_, ()>;
+
+    /// Orders in the queue, leased ones included.
+    fn len(&self) -> BoxFuture<'_, Result<usize>>;
+
+    /// Whether this deadline is in the queue (scheduled or leased), for reconciliation.
+    fn contains(&self, order: OrderNo, due_at: Millis) -> BoxFuture<'_, Result<bool>>;
+}

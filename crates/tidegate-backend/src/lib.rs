@@ -1,0 +1,25 @@
+//! The seam between Tidegate and its stores: one small trait per duty, one error type.
+//!
+//! - [`ledger`]: [`Ledger`], the only arbiter. It loads rows, runs `tidegate_core::engine`, writes, commits.
+//! - [`gate`]: [`Gate`], copies of what is available; a soft filter, synchronous.
+//! - [`deadlines`]: [`DeadlineQueue`], an index of what is due; losing it loses nothing.
+//! - [`clock`]: [`Clock`], [`SystemClock`], [`ManualClock`]; every instant on an order comes from the ledger's.
+//! - [`error`]: [`Error`] and its [`ErrorKind`].
+//!
+//! Async methods return boxed futures, since the store is chosen at run time. No driver's type crosses this seam.
+
+pub mod clock;
+pub mod deadlines;
+pub mod error;
+pub mod gate;
+pub mod ledger;
+
+pub use clock::{Clock, ClockStatus, ManualClock, SystemClock};
+pub use deadlines::{Claim, DeadlineQueue, Receipt};
+pub use error::{Error, ErrorKind, Result};
+pub use futures_util::future::BoxFuture;
+pub use gate::Gate;
+pub use ledger::{
+    Capabilities, Commit, Deadline, EventRecord, Ledger, OrderFilter, Page, PageRequest, PaymentFilter, Probe, Probed,
+    RefundFilter,
+};
