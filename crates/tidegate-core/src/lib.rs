@@ -2,6 +2,7 @@
 //!
 //! - [`id`], [`money`], [`time`], [`json`]: validated values; a value that exists is well formed.
 //! - [`sku`], [`order`], [`payment`], [`event`], [`stock`]: the things the rules speak of.
+//! - [`request`]: requests as they arrive, judged field by field before any row is looked at.
 //! - [`command`]: what can be asked ([`Command`]) and what comes back ([`Verdict`]).
 //! - [`engine`]: [`engine::missing`] says which rows a batch needs, [`engine::decide`] decides it.
 //! - [`gate`]: the soft filter in front of the ledger.
@@ -19,6 +20,7 @@ pub mod json;
 pub mod money;
 pub mod order;
 pub mod payment;
+pub mod request;
 pub mod settings;
 pub mod sku;
 pub mod stock;
@@ -30,6 +32,7 @@ pub use id::{BuyerId, IdError, IdempotencyKey, OrderId, OrderNo, PaymentId, Refu
 pub use json::JsonObject;
 pub use money::{Currency, Money};
 pub use order::{CancelReason, Line, Order, Status};
+pub use request::FieldError;
 pub use payment::{Payment, PaymentOutcome, Refund, RefundReason, RefundStatus};
 pub use settings::{LatePayment, Settings};
 pub use sku::{Patch, Sku, SkuPatch};

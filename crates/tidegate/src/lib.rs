@@ -1,1 +1,31 @@
-//! tidegate
+//! Orders that live and die on time: stock is held while a buyer pays, what is not paid by its deadline is cancelled
+//! and its stock comes back, exactly once, on time; a payment racing the deadline never loses; nothing is oversold.
+//!
+//! - [`Tidegate`]: open one, keep it, clone it; [`Tidegate::stop`] ends its workers.
+//! - [`Orders`]: place, pay, cancel, extend, fulfil, and the money around them.
+//! - [`Catalog`]: SKUs, their stock, its ledger.
+//! - [`Operations`]: events, readiness, the clock, reconciliation.
+//! - `workers/`: group commit in front of the ledger, the probe batcher in front of its readers, due orders, the sweep.
+//!
+//! With the default feature `embedded` no server is needed: SQLite beside the process, everything else in it.
+
+mod catalog;
+#[cfg(feature = "embedded")]
+mod embedded;
+mod error;
+mod operations;
+mod orders;
+mod tidegate;
+mod workers;
+
+pub use catalog::Catalog;
+pub use error::{Error, Result};
+pub use operations::{Operations, Readiness, ReconcileReport};
+pub use orders::{Cancelled, Orders, Paid, Placed};
+pub use tidegate::{Options, Parts, Tidegate};
+
+pub use tidegate_backend::{
+    BoxFuture, Clock, ClockStatus, EventRecord, Ledger, OrderFilter, Page, PageRequest, PaymentFilter, RefundFilter,
+};
+/// The rules and their types.
+pub use tidegate_core as core;

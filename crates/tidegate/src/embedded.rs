@@ -1,0 +1,1 @@
+//! The embedded back ends: SQLite beside the process, gate and deadlines in it.

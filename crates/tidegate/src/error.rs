@@ -1,0 +1,103 @@
+//! The library's error.
+
+use std::fmt;
+
+use tidegate_backend::ErrorKind as StoreErrorKind;
+use tidegate_core::{Failure, FieldError, Refusal, Rejection};
+
+/// Why a call did not do what was asked. Nothing was changed, unless the variant says otherwise.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// Fields of the request are wrong; each says what it must be.
+    Invalid(Vec<FieldError>),
+    /// The rules say no; the refusal says what to do next.
+    Refused(Box<Refusal>),
+    /// The queue in front of the ledger is full; try again after about a second.
+    Overloaded,
+    /// The ledger cannot be reached or cannot write. After a connection broke during a commit the change may have been
+    /// made; repeating the call is safe.
+    LedgerUnavailable(String),
+    /// The library is stopping.
+    Stopping,
+    /// A page cursor that the ledger never gave out.
+    BadCursor,
+    /// The ledger's rows contradict each other, or one row cannot be written; an operator must look.
+    Broken(String),
+    /// The options and the store do not fit, or another process owns the store.
+    Configuration(String),
+}
+
+/// The result of every call of the library.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// Whether the same call may succeed later without any change.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Error::Overloaded | Error::LedgerUnavailable(_) | Error::Stopping)
+    }
+
+    /// The refusal, if this is one.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Error::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Invalid(faults) => {
+                f.write_str("the request is not valid:")?;
+                faults.iter().try_for_each(|fault| write!(f, " {fault};"))
+            }
+            Error::Refused(refusal) => write!(f, "{}: {}", refusal.code.name(), refusal.detail),
+            Error::Overloaded => f.write_str("the queue in front of the ledger is full; try again in a second"),
+            Error::LedgerUnavailable(why) => write!(f, "the ledger is unavailable: {why}"),
+            Error::Stopping => f.write_str("stopping; try another node, or again after the restart"),
+            Error::BadCursor => f.write_str("the cursor is not one this list gave out; start without a cursor"),
+            Error::Broken(why) => write!(f, "the ledger's rows contradict each other: {why}; run `tidegate reconcile`"),
+            Error::Configuration(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Rejection> for Error {
+    fn from(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::Refused(refusal) => Error::Refused(refusal),
+            Rejection::Failed(Failure { detail }) => Error::Broken(detail),
+        }
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Error::Refused(Box::new(refusal))
+    }
+}
+
+impl From<Vec<FieldError>> for Error {
+    fn from(faults: Vec<FieldError>) -> Self {
+        Error::Invalid(faults)
+    }
+}
+
+impl From<tidegate_backend::Error> for Error {
+    fn from(e: tidegate_backend::Error) -> Self {
+        match e.kind() {
+            StoreErrorKind::BadCursor => Error::BadCursor,
+            StoreErrorKind::Corrupt | StoreErrorKind::Command => Error::Broken(e.to_string()),
+            StoreErrorKind::Configuration | StoreErrorKind::Owned | StoreErrorKind::NewerSchema => {
+                Error::Configuration(e.to_string())
+            }
+            _ => Error::LedgerUnavailable(e.to_string()),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Due orders: sleep until the next deadline, claim a batch under a lease, let the ledger decide again from the rows
+//! (this second look protects a paid order), acknowledge.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_backend::Claim;
+use tidegate_backend::ledger::MAX_BATCH_COMMANDS;
+use tidegate_core::command::Park;
+use tidegate_core::{Command, Millis, Outcome};
+use tokio::task::JoinSet;
+
+use crate::tidegate::Inner;
+use crate::{Error, Result};
+
+/// Batches that may be with the ledger at once: the next is claimed while one is being decided.
+const BATCHES: usize = 2;
+/// Failed tries of one order before it is parked.
+const MAX_TRIES: u32 = 20;
+/// The longest sleep: every wake-up is an optimisation, this tick is the guarantee.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Acts on deadlines until stopped.
+pub(crate) async fn run(inner: Arc<Inner>) {
+    let mut batches: JoinSet<()> = JoinSet::new();
+    loop {
+        while batches.len() >= BATCHES {
+            let _ = batches.join_next().await;
+        }
+        if inner.health.ledger_failure().is_some() {
+            // While the ledger cannot write nothing is claimed.
+            tokio::time::sleep(TICK).await;
+            continue;
+        }
+        match claim(&inner).await {
+            Ok(claims) if claims.is_empty() => wait(&inner).await,
+            Ok(claims) => {
+                let inner = Arc::clone(&inner);
+                batches.spawn(async move {
+                    if let Err(e) = act(&inner, claims).await {
+                        tracing::warn!(error = %e, "due orders wait for their lease to end");
+                    }
+                });
+            }
+            Err(e) => {
+                tracing::warn!(error = %e, "the deadline queue could not be read; the sweep goes on");
+                tokio::time::sleep(TICK).await;
+            }
+        }
+    }
+}
+
+async fn claim(inner: &Inner) -> Result<Vec<Claim>> {
+    let now = inner.ledger.clock().now();
+    Ok(inner.deadlines.claim(now, MAX_BATCH_COMMANDS, inner.options.lease_ms).await?)
+}
+
+/// Sleeps until something is due, or an earlier deadline arrives, or the tick.
+async fn wait(inner: &Inner) {
+    let earlier = inner.deadlines.earlier();
+    let clock = inner.ledger.clock();
+    let due = async {
+        match inner.deadlines.next_at().await {
+            Ok(Some(at)) => clock.sleep_until(at).await,
+            _ => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = earlier => {}
+        () = due => {}
+        () = tokio::time::sleep(TICK) => {}
+    }
+}
+
+async fn act(inner: &Inner, claims: Vec<Claim>) -> Result<()> {
+    let commands = claims.iter().map(|claim| Command::Expire(claim.order)).collect();
+    let answers = match inner.queue.submit(commands).await {
+        Ok(answers) => answers,
+        Err(e) => {
+            // Not the orders' fault: handed back, no try charged.
+            let soon = inner.ledger.clock().now().plus(100);
+            for claim in &claims {
+                inner.deadlines.retry(claim.order, claim.receipt, soon, false).await?;
+            }
+            return Err(e);
+        }
+    };
+    let now = inner.ledger.clock().now();
+    let mut done = Vec::with_capacity(claims.len());
+    for (claim, answer) in claims.iter().zip(answers) {
+        match answer {
+            Ok(Outcome::Expired(order)) => {
+                let at = order.state.cancelled_at.unwrap_or(now);
+                let late = at.since(order.state.release_at).max(0);
+                metrics::histogram!("tidegate_deadline_lateness_seconds").record(late as f64 / 1_000.0);
+                done.push((claim.order, claim.receipt));
+            }
+            Ok(Outcome::NotDue(at)) => inner.deadlines.retry(claim.order, claim.receipt, at, false).await?,
+            Ok(_) => done.push((claim.order, claim.receipt)),
+            Err(Error::Broken(why)) => failed(inner, claim, now, why).await?,
+            Err(_) => inner.deadlines.retry(claim.order, claim.receipt, now.plus(100), false).await?,
+        }
+    }
+    Ok(inner.deadlines.ack(&done).await?)
+}
+
+/// An order's own failure: tried again with growing delay, parked after [`MAX_TRIES`]. It never holds up the others.
+async fn failed(inner: &Inner, claim: &Claim, now: Millis, why: String) -> Result<()> {
+    metrics::counter!("tidegate_deadline_failures_total").increment(1);
+    tracing::error!(order_no = claim.order.0, attempt = claim.attempt, why, "an order's deadline could not be acted on");
+    if claim.attempt < MAX_TRIES {
+        return Ok(inner.deadlines.retry(claim.order, claim.receipt, now.plus(delay_ms(claim.attempt)), true).await?);
+    }
+    let park = Park { order: claim.order, tries: i64::from(claim.attempt), reason: why };
+    match inner.submit_one(Command::Park(park)).await {
+        Ok(_) => {
+            metrics::counter!("tidegate_orders_parked_total").increment(1);
+            Ok(inner.deadlines.ack(&[(claim.order, claim.receipt)]).await?)
+        }
+        Err(e) => {
+            inner.deadlines.retry(claim.order, claim.receipt, now.plus(delay_ms(MAX_TRIES)), true).await?;
+            Err(e)
+        }
+    }
+}
+
+/// 50 ms, doubling to a minute.
+fn delay_ms(attempt: u32) -> i64 {
+    (50_i64 << attempt.min(11).saturating_sub(1)).min(60_000)
+}

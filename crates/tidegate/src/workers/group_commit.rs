@@ -1,0 +1,254 @@
+//! Group commit: commands that arrive together are decided in one transaction and answered after it is durable.
+//!
+//! Bounds: the queue by commands, a batch by commands and by order lines. One command that cannot be written never
+//! fails its batch-mates: the batch is halved until it stands alone.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tidegate_backend::ledger::{MAX_BATCH_COMMANDS, MAX_BATCH_LINES};
+use tidegate_backend::{Commit, Deadline, ErrorKind};
+use tidegate_core::{Command, Map, Outcome};
+use tokio::sync::{Notify, oneshot};
+
+use crate::tidegate::Inner;
+use crate::{Error, Result};
+
+type Answer = Result<Outcome>;
+
+struct Request {
+    commands: Vec<Command>,
+    lines: usize,
+    reply: oneshot::Sender<Vec<Answer>>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    requests: VecDeque<Request>,
+    commands: usize,
+    /// Order ids and keys that wait or are being decided, with how many commands name each.
+    in_flight: Map<Arc<str>, u32>,
+    stopping: bool,
+}
+
+/// The bounded queue in front of the ledger.
+pub(crate) struct GroupCommit {
+    capacity: usize,
+    waiting: Mutex<Waiting>,
+    arrived: Notify,
+}
+
+impl GroupCommit {
+    /// A queue of at most `capacity` commands.
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { capacity, waiting: Mutex::default(), arrived: Notify::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses new commands; those that wait are still decided.
+    pub(crate) fn stop(&self) {
+        self.lock().stopping = true;
+        self.arrived.notify_one();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.lock().stopping
+    }
+
+    /// Whether a command that names this order id or key waits or is being decided: a repeat must wait for it.
+    pub(crate) fn is_in_flight(&self, order_id: Option<&str>, key: Option<&str>) -> bool {
+        let waiting = self.lock();
+        let named = |prefix: char, name: Option<&str>| {
+            name.is_some_and(|name| waiting.in_flight.contains_key(flight_name(prefix, name).as_str()))
+        };
+        named('o', order_id) || named('k', key)
+    }
+
+    /// Queues up to [`MAX_BATCH_COMMANDS`] commands and waits for one answer each, in order. They may be decided in
+    /// several transactions, each command in one.
+    pub(crate) async fn submit(&self, commands: Vec<Command>) -> Result<Vec<Answer>> {
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (reply, answer) = oneshot::channel();
+        let lines = commands.iter().map(lines_of).sum();
+        {
+            let mut waiting = self.lock();
+            if waiting.stopping {
+                return Err(Error::Stopping);
+            }
+            if waiting.commands + commands.len() > self.capacity {
+                metrics::counter!("tidegate_overloaded_total").increment(1);
+                return Err(Error::Overloaded);
+            }
+            waiting.commands += commands.len();
+            for name in commands.iter().flat_map(flight_names) {
+                *waiting.in_flight.entry(name.into()).or_default() += 1;
+            }
+            waiting.requests.push_back(Request { commands, lines, reply });
+        }
+        self.arrived.notify_one();
+        answer.await.map_err(|_| Error::Stopping)
+    }
+
+    /// The next batch: as many requests as fit, in order of arrival. `None` when stopped and empty.
+    async fn next(&self) -> Option<Vec<Request>> {
+        loop {
+            {
+                let mut waiting = self.lock();
+                let mut batch = Vec::new();
+                let (mut commands, mut lines) = (0, 0);
+                while let Some(first) = waiting.requests.front() {
+                    let fits = commands + first.commands.len() <= MAX_BATCH_COMMANDS && lines + first.lines <= MAX_BATCH_LINES;
+                    if !fits && !batch.is_empty() {
+                        break;
+                    }
+                    let request = waiting.requests.pop_front().expect("it has a front");
+                    commands += request.commands.len();
+                    lines += request.lines;
+                    batch.push(request);
+                }
+                waiting.commands -= commands;
+                if !batch.is_empty() {
+                    return Some(batch);
+                }
+                if waiting.stopping {
+                    return None;
+                }
+            }
+            self.arrived.notified().await;
+        }
+    }
+
+    fn landed(&self, commands: &[Command]) {
+        let mut waiting = self.lock();
+        for name in commands.iter().flat_map(flight_names) {
+            if let Some(count) = waiting.in_flight.get_mut(name.as_str()) {
+                *count -= 1;
+                if *count == 0 {
+                    waiting.in_flight.remove(name.as_str());
+                }
+            }
+        }
+    }
+}
+
+fn flight_name(prefix: char, name: &str) -> String {
+    let mut text = String::with_capacity(name.len() + 1);
+    text.push(prefix);
+    text.push_str(name);
+    text
+}
+
+fn flight_names(command: &Command) -> impl Iterator<Item = String> {
+    let (id, key) = match command {
+        Command::Place(place) => (
+            place.chosen.then(|| flight_name('o', place.order_id.as_str())),
+            place.key.as_ref().map(|key| flight_name('k', key.as_str())),
+        ),
+        _ => (None, None),
+    };
+    id.into_iter().chain(key)
+}
+
+fn lines_of(command: &Command) -> usize {
+    match command {
+        Command::Place(place) => place.lines.len(),
+        _ => 1,
+    }
+}
+
+/// Decides batch after batch until the queue is stopped and empty.
+pub(crate) async fn run(inner: Arc<Inner>) {
+    while let Some(batch) = inner.queue.next().await {
+        let mut commands = Vec::new();
+        let mut replies = Vec::with_capacity(batch.len());
+        for request in batch {
+            replies.push((request.commands.len(), request.reply));
+            commands.extend(request.commands);
+        }
+        let commands: Arc<[Command]> = commands.into();
+        let mut answers = decide(&inner, Arc::clone(&commands)).await.into_iter();
+        inner.queue.landed(&commands);
+        for (count, reply) in replies {
+            // A caller that went away has its answer in the ledger.
+            let _ = reply.send(answers.by_ref().take(count).collect());
+        }
+    }
+}
+
+/// Commits `commands`, halving the batch while a single command spoils it. One answer each, in order.
+async fn decide(inner: &Inner, commands: Arc<[Command]>) -> Vec<Answer> {
+    let mut answers = Vec::with_capacity(commands.len());
+    let mut parts = vec![commands];
+    while let Some(part) = parts.pop() {
+        let begun = Instant::now();
+        match inner.ledger.commit(Arc::clone(&part)).await {
+            Ok(commit) => {
+                metrics::histogram!("tidegate_commit_seconds").record(begun.elapsed());
+                metrics::histogram!("tidegate_commit_batch").record(part.len() as f64);
+                inner.health.wrote(None);
+                answers.extend(apply(inner, commit).await);
+            }
+            Err(e) if e.kind() == ErrorKind::Command && part.len() > 1 => {
+                let (left, right) = part.split_at(part.len() / 2);
+                parts.push(right.into());
+                parts.push(left.into());
+            }
+            Err(e) => {
+                tracing::error!(error = %e, commands = part.len(), "commit failed");
+                if e.kind() != ErrorKind::Command {
+                    inner.health.wrote(Some(e.to_string()));
+                }
+                let e = Error::from(e);
+                answers.extend((0..part.len()).map(|_| Err(same(&e))));
+            }
+        }
+    }
+    answers
+}
+
+/// What follows a commit, before anyone is answered: gate copies, deadlines, the newest event.
+async fn apply(inner: &Inner, commit: Commit) -> Vec<Answer> {
+    inner.gate.replace(&commit.copies, false);
+    let mut due = Vec::new();
+    let mut gone = Vec::new();
+    for deadline in commit.deadlines {
+        match deadline {
+            Deadline::At(order, at) => due.push((order, at)),
+            Deadline::Gone(order, at) => gone.push((order, at)),
+        }
+    }
+    // Losing the index loses nothing: the sweep finds what it misses.
+    for done in [inner.deadlines.schedule(&due).await, inner.deadlines.cancel(&gone).await] {
+        if let Err(e) = done {
+            tracing::warn!(error = %e, "the deadline index missed a commit; the sweep will find it");
+        }
+    }
+    if let Some(cursor) = commit.last_cursor {
+        inner.newest_event.send_if_modified(|newest| {
+            let later = cursor > *newest;
+            *newest = cursor.max(*newest);
+            later
+        });
+    }
+    commit.verdicts.into_iter().map(|verdict| verdict.map_err(Error::from)).collect()
+}
+
+/// The same error for another command of the batch.
+pub(crate) fn same(e: &Error) -> Error {
+    match e {
+        Error::Invalid(faults) => Error::Invalid(faults.clone()),
+        Error::Refused(refusal) => Error::Refused(refusal.clone()),
+        Error::Overloaded => Error::Overloaded,
+        Error::LedgerUnavailable(why) => Error::LedgerUnavailable(why.clone()),
+        Error::Stopping => Error::Stopping,
+        Error::BadCursor => Error::BadCursor,
+        Error::Broken(why) => Error::Broken(why.clone()),
+        Error::Configuration(why) => Error::Configuration(why.clone()),
+    }
+}
