@@ -1,9 +1,18 @@
-//! The `tidegate` command: `commands/<verb>.rs` each, `config/` the layered configuration, `client.rs` the HTTP client
-//! of the tools, `load/` the open- and closed-loop load generator of `demo` and `bench`.
+//! The `tidegate` command.
+//!
+//! - `commands/<verb>.rs`: each verb's flags and what it does.
+//! - `config/`: the layered configuration of `serve` (file, environment, flags).
+//! - `client.rs`: the HTTP client of the tools; `progress.rs`, `output.rs`: what they show.
+//! - `runtime.rs`, `failure.rs`: how a command starts and how it ends.
+//! - `load/`: the open- and closed-loop load generator of `demo` and `bench`.
 
+mod client;
 mod commands;
 mod failure;
 mod load;
+mod output;
+mod progress;
+mod runtime;
 
 use std::process::ExitCode;
 
