@@ -90,6 +90,8 @@ pub struct Payment {
     pub received_at: Millis,
     /// What became of it.
     pub outcome: PaymentOutcome,
+    /// When it was flagged as unmatched for a day (`payment.unmatched`).
+    pub flagged_at: Option<Millis>,
     /// Refunds of it, oldest first.
     pub refunds: Vec<Refund>,
 }
@@ -101,14 +103,22 @@ impl Payment {
         self.refunds.iter().filter_map(|r| r.amount).sum()
     }
 
+    /// Whether this report counted towards its order's total when it was applied.
+    #[must_use]
+    pub fn counted(&self) -> bool {
+        matches!(self.outcome, PaymentOutcome::Applied | PaymentOutcome::Partial | PaymentOutcome::Revived)
+    }
+
     /// Minor units that count towards the order's total; 0 while unmatched.
     #[must_use]
     pub fn kept(&self) -> i64 {
-        match self.outcome {
-            PaymentOutcome::Applied | PaymentOutcome::Partial | PaymentOutcome::Revived => {
-                self.amount.unwrap_or(0) - self.refunded()
-            }
-            _ => 0,
-        }
+        if self.counted() { self.amount.unwrap_or(0) - self.refunded() } else { 0 }
+    }
+
+    /// Whether some of it still counts, so that cancelling the order makes it due back. A report without an amount on
+    /// an order without a total counts until it has a refund.
+    #[must_use]
+    pub fn is_owed_on_cancel(&self) -> bool {
+        self.counted() && (self.kept() > 0 || (self.amount.is_none() && self.refunds.is_empty()))
     }
 }

@@ -96,6 +96,15 @@ pub struct Rows {
     pub parked: Map<OrderNo, Option<Parked>>,
 }
 
+impl Rows {
+    /// Whether buyers' units of this SKU are counted in this batch: it has a limit, or its counters were made afresh.
+    #[must_use]
+    pub fn counts_buyers(&self, sku: &SkuId) -> bool {
+        let limited = |row: &Option<Sku>| row.as_ref().is_some_and(|sku| sku.max_per_buyer.is_some());
+        self.skus.get(sku).is_some_and(limited) || self.recounted.contains(sku)
+    }
+}
+
 /// What a decided batch changed. The final row of each named key is in [`Rows`]; events and stock changes are complete.
 #[derive(Debug, Default)]
 pub struct Changes {
