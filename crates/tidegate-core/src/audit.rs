@@ -113,7 +113,8 @@ struct SkuSums {
 #[derive(Debug, Default)]
 struct Taken {
     units: i64,
-    newest_placed: Millis,
+    /// When the newest of these units was accepted: placed, or brought back.
+    newest: Millis,
 }
 
 /// Collects rows, then judges. Feed SKUs first, then stock changes and events each in the order of the log, then
@@ -128,8 +129,10 @@ pub struct Auditor {
     lines: Map<(OrderId, SkuId), i64>,
     cursor: i64,
     paths: Map<OrderId, (i64, Path)>,
-    counters: Map<(SkuId, BuyerId), i64>,
-    taken: Map<(SkuId, BuyerId), Taken>,
+    /// When an order was last brought back (few are).
+    revived: Map<OrderId, Millis>,
+    counters: Map<SkuId, Map<BuyerId, i64>>,
+    taken: Map<SkuId, Map<BuyerId, Taken>>,
     oldest_pending: Option<(Millis, OrderId)>,
 }
 
@@ -210,12 +213,15 @@ impl Auditor {
             self.broke("I4", || format!("order {id}: event {} {} after seq {seq}, {path:?}", event.seq, event.kind.name()));
         }
         self.paths.insert(id.clone(), (event.seq, next.unwrap_or(path)));
+        if event.kind == EventKind::OrderRevived {
+            self.revived.insert(id.clone(), event.at);
+        }
     }
 
     /// A buyer counter.
     pub fn buyer(&mut self, sku: &SkuId, buyer: &BuyerId, units: i64) {
         self.checked += 1;
-        self.counters.insert((sku.clone(), buyer.clone()), units);
+        self.counters.entry(sku.clone()).or_default().insert(buyer.clone(), units);
     }
 
     /// An order with its payments.
@@ -244,9 +250,10 @@ impl Auditor {
                 Status::Cancelled | Status::Fulfilled => {}
             }
             if sums.sku.max_per_buyer.is_some() && order.counts_for_buyer() {
-                let taken = self.taken.entry((line.sku.clone(), order.buyer_id.clone())).or_default();
+                let taken = self.taken.entry(line.sku.clone()).or_default().entry(order.buyer_id.clone()).or_default();
                 taken.units += line.quantity;
-                taken.newest_placed = taken.newest_placed.max(order.state.paid_at.unwrap_or(order.placed_at).max(order.placed_at));
+                let accepted = self.revived.get(&order.id).copied().unwrap_or(order.placed_at);
+                taken.newest = taken.newest.max(accepted);
             }
         }
     }
@@ -339,19 +346,18 @@ impl Auditor {
 
     fn buyers_of(&mut self, sku: &Sku) {
         let Some(limit) = sku.max_per_buyer else { return };
-        let taken: Vec<_> = self.taken.iter().filter(|((id, _), _)| *id == sku.id).map(|((_, buyer), t)| (buyer.clone(), t.units, t.newest_placed)).collect();
-        for (buyer, units, newest) in taken {
-            let counter = self.counters.remove(&(sku.id.clone(), buyer.clone())).unwrap_or(0);
+        let mut counters = self.counters.remove(&sku.id).unwrap_or_default();
+        for (buyer, taken) in self.taken.remove(&sku.id).unwrap_or_default() {
+            let (units, counter) = (taken.units, counters.remove(&buyer).unwrap_or(0));
             if counter != units {
                 self.broke("I8", || format!("SKU {}, buyer {buyer}: counter {counter}, orders {units}", sku.id));
             }
             // Orders older than the limit may exceed it; no order that came after may.
-            if units > limit && sku.buyer_limit_since.is_none_or(|since| newest > since) {
+            if units > limit && sku.buyer_limit_since.is_none_or(|since| taken.newest > since) {
                 self.broke("I8", || format!("SKU {}, buyer {buyer}: {units} units accepted, the limit is {limit}", sku.id));
             }
         }
-        let stray = self.counters.iter().find(|((id, _), units)| *id == sku.id && **units != 0).map(|((_, buyer), units)| (buyer.clone(), *units));
-        if let Some((buyer, units)) = stray {
+        if let Some((buyer, units)) = counters.into_iter().find(|(_, units)| *units != 0) {
             self.broke("I8", || format!("SKU {}, buyer {buyer}: counter {units}, no orders", sku.id));
         }
     }
