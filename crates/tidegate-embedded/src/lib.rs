@@ -16,3 +16,5 @@ pub mod sqlite;
 pub use clock::EmbeddedClock;
 pub use deadlines::EmbeddedDeadlines;
 pub use gate::EmbeddedGate;
+#[cfg(feature = "sqlite")]
+pub use sqlite::{Options, SqliteLedger, Synchronous};

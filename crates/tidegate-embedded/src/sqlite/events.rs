@@ -1,0 +1,88 @@
+//! Reads of the event log.
+
+use rusqlite::{Connection, Result, Row};
+use tidegate_backend::{EventRecord, Page};
+use tidegate_core::{Event, EventKind, OrderId};
+
+use super::codec::Extra;
+use super::cursor::{List, encode};
+use super::fault::bad_value;
+use super::{orders, row};
+
+const EVENT_COLUMNS: &str = "e.cursor, e.seq, e.kind, e.at, e.status, e.pay_by, e.release_at, e.paid_at, e.cancelled_at, \
+    e.cancel_reason, e.fulfilled_at, e.version, e.extra, e.order_no";
+const ORDER_AT: usize = 14;
+
+/// Events above `after`, oldest first.
+pub(super) fn events(conn: &Connection, after: i64, limit: usize) -> Result<Vec<EventRecord>> {
+    let sql = format!(
+        "SELECT {EVENT_COLUMNS}, {} FROM events e LEFT JOIN orders o ON o.order_no = e.order_no WHERE e.cursor > ?1 ORDER BY e.cursor LIMIT ?2",
+        row::ORDER_COLUMNS
+    );
+    let mut select = conn.prepare_cached(&sql)?;
+    select.query_map((after, limit as i64), event)?.collect()
+}
+
+/// An order's events with `seq` above `after`, oldest first.
+pub(super) fn order_events(conn: &Connection, id: &OrderId, after: i64, limit: usize) -> Result<Option<Page<EventRecord>>> {
+    let Some(no) = orders::number(conn, id)? else { return Ok(None) };
+    let columns = row::ORDER_COLUMNS;
+    let mut items = Vec::new();
+    if after < 1 {
+        let sql = format!("SELECT {EVENT_COLUMNS}, {columns} FROM orders o JOIN events e ON e.cursor = o.first_cursor WHERE o.order_no = ?1");
+        items.extend(conn.prepare_cached(&sql)?.query_map([no], event)?.collect::<Result<Vec<_>>>()?);
+    }
+    // `e.seq > 1` is what the partial index is made for; the planner wants to see it.
+    let sql = format!(
+        "SELECT {EVENT_COLUMNS}, {columns} FROM events e INDEXED BY events_order JOIN orders o ON o.order_no = e.order_no \
+        WHERE e.order_no = ?1 AND e.seq > ?2 AND e.seq > 1 ORDER BY e.seq LIMIT ?3"
+    );
+    let left = (limit + 1).saturating_sub(items.len()) as i64;
+    items.extend(conn.prepare_cached(&sql)?.query_map((no, after.max(1), left), event)?.collect::<Result<Vec<_>>>()?);
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next = items.last().filter(|_| more).map(|last| encode(List::OrderEvents, last.event.seq));
+    Ok(Some(Page { items, next }))
+}
+
+fn event(r: &Row<'_>) -> Result<EventRecord> {
+    let kind = EventKind::from_number(r.get(2)?).ok_or_else(|| bad_value(2, "an event of no known kind"))?;
+    let seq: i64 = r.get(1)?;
+    let extra = match row::opt_str(r, 12)? {
+        None => Extra::default(),
+        Some(text) => serde_json::from_str(text).map_err(|e| bad_value(12, e.to_string()))?,
+    };
+    let payments: Vec<_> = extra.payments.into_iter().map(Into::into).collect();
+    let state = match r.get::<_, Option<i64>>(4)? {
+        None => None,
+        Some(_) => Some(row::order_state(r, [4, 5, 6, 7, 8, 9, 10, 11])?),
+    };
+    let now = match r.get::<_, Option<i64>>(ORDER_AT)? {
+        None => None,
+        Some(_) => Some(row::order(r, ORDER_AT)?.0),
+    };
+    if now.is_none() && r.get::<_, Option<i64>>(13)?.is_some() {
+        return Err(bad_value(13, "an event of an order that has no row"));
+    }
+    let id = now.as_ref().map(|o| (o.no, o.id.clone()));
+    let order = now.zip(state.clone()).map(|(mut order, state)| {
+        // Closed is the last thing that happens to an order, so before its newest event it was open.
+        order.closed &= kind == EventKind::OrderClosed || seq == order.last_seq;
+        order.last_seq = seq;
+        order.state = state;
+        order.payments.clone_from(&payments);
+        order
+    });
+    let event = Event {
+        order: id,
+        seq,
+        kind,
+        at: row::millis(r, 3)?,
+        state,
+        payments,
+        payment: extra.payment.map(Into::into),
+        refund: extra.refund.map(Into::into),
+        reason: extra.reason,
+    };
+    Ok(EventRecord { cursor: r.get(0)?, event, order })
+}

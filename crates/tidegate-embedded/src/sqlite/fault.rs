@@ -1,0 +1,54 @@
+//! What SQLite says, in the seam's words.
+
+use rusqlite::Error as Sql;
+use rusqlite::ErrorCode as Code;
+use tidegate_backend::{Error, ErrorKind};
+
+/// A value in a row that no Tidegate has written. It travels as SQLite's own conversion error.
+pub(super) fn bad_value(column: usize, what: impl Into<String>) -> Sql {
+    Sql::FromSqlConversionFailure(column, rusqlite::types::Type::Null, what.into().into())
+}
+
+/// An error of a read.
+pub(super) fn reading(error: Sql) -> Error {
+    let kind = match store_kind(&error) {
+        Some(kind) => kind,
+        None => ErrorKind::Corrupt,
+    };
+    Error::new(kind, "reading the ledger failed").because(error)
+}
+
+/// An error of a write. What is tied to a row is the fault of one command, and the batch can be split around it.
+pub(super) fn writing(error: Sql) -> Error {
+    let kind = store_kind(&error).unwrap_or(ErrorKind::Command);
+    let hint = match &error {
+        Sql::SqliteFailure(e, _) if e.code == Code::DiskFull => "writing the ledger failed; free space on its disk",
+        _ => "writing the ledger failed",
+    };
+    Error::new(kind, hint).because(error)
+}
+
+/// The kind of an error that says something about the store as a whole.
+fn store_kind(error: &Sql) -> Option<ErrorKind> {
+    let Sql::SqliteFailure(e, _) = error else { return None };
+    match e.code {
+        Code::DatabaseCorrupt | Code::NotADatabase => Some(ErrorKind::Corrupt),
+        Code::DiskFull
+        | Code::SystemIoFailure
+        | Code::ReadOnly
+        | Code::PermissionDenied
+        | Code::DatabaseBusy
+        | Code::DatabaseLocked
+        | Code::CannotOpen
+        | Code::OutOfMemory
+        | Code::OperationInterrupted
+        | Code::FileLockingProtocolFailed
+        | Code::NoLargeFileSupport => Some(ErrorKind::Unavailable),
+        _ => None,
+    }
+}
+
+/// The answer to calls after `close`.
+pub(super) fn closed() -> Error {
+    Error::new(ErrorKind::Unavailable, "the ledger is closed")
+}

@@ -1,0 +1,52 @@
+//! One process owns a ledger file: an advisory lock on a file beside it, which the kernel drops when the owner dies.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use tidegate_backend::{Error, ErrorKind, Result};
+
+/// The lock, held until it is dropped. The file stays: removing it would let two owners hold two files of one name.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+/// The lock's path for the ledger at `path`.
+pub(super) fn path_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
+}
+
+/// Takes the lock of the ledger at `path` without waiting.
+///
+/// # Errors
+/// [`ErrorKind::Owned`] names the process that has it.
+pub(super) fn take(path: &Path) -> Result<Lock> {
+    let path = path_of(path);
+    let cannot = |e: std::io::Error| {
+        Error::new(ErrorKind::Unavailable, format!("the lock file {} cannot be written", path.display())).because(e)
+    };
+    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(cannot)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            let mut pid = String::new();
+            let _ = file.read_to_string(&mut pid);
+            let owner = if pid.trim().is_empty() { "another process".to_owned() } else { format!("process {}", pid.trim()) };
+            let context = format!("the ledger is in use by {owner} ({} is locked); stop it first", path.display());
+            return Err(Error::new(ErrorKind::Owned, context));
+        }
+        Err(e) => return Err(cannot(e.into())),
+    }
+    let mut write_pid = || {
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())
+    };
+    write_pid().map_err(cannot)?;
+    Ok(Lock { _file: file })
+}

@@ -1,0 +1,215 @@
+//! Opens a ledger file: folder, lock, connections, schema, clock.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use tidegate_backend::{Clock, Error, ErrorKind, ManualClock, Result};
+use tidegate_core::{Millis, Settings};
+
+use super::checkpoint::{Checkpointer, Dirty, checkpoint};
+use super::lane::Lane;
+use super::lock::{self, Lock};
+use super::writer::Writer;
+use super::{fault, migrate, row};
+use crate::EmbeddedClock;
+
+/// The first SQLite without the WAL-reset fault that could corrupt a file.
+const LEAST_SQLITE: i32 = 3_051_003;
+/// Statements a connection keeps prepared; every statement of the ledger fits.
+const STATEMENTS: usize = 128;
+/// Longest wait for another connection's lock. Only checkpoints ever hold one.
+const BUSY: Duration = Duration::from_secs(5);
+/// Waiting commits. Group commit in front keeps one or two in flight.
+const WRITER_QUEUE: usize = 64;
+/// Waiting reads.
+const READER_QUEUE: usize = 256;
+/// Waiting long reads.
+const AUDIT_QUEUE: usize = 4;
+/// The key of the manual clock's row in `meta`.
+pub(super) const MANUAL_CLOCK: &str = "manual_clock";
+
+/// When a commit counts as durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Synchronous {
+    /// Synced to the disk at each commit: survives the loss of power.
+    #[default]
+    Full,
+    /// Left to the operating system: survives a crash of the process; the loss of power may take the last commits.
+    Normal,
+}
+
+/// How to open a ledger.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// The file; it and its folder are created when missing.
+    pub path: PathBuf,
+    /// What the rules may be set to.
+    pub settings: Settings,
+    /// Order time stands still and moves only by `advance` (tests). Its value is a row of the ledger.
+    pub manual_clock: bool,
+    /// When a commit counts as durable.
+    pub synchronous: Synchronous,
+    /// Page cache of the writer, KiB (default 32,768).
+    pub writer_cache_kib: u32,
+    /// Page cache of each reader, KiB (default 4,096).
+    pub reader_cache_kib: u32,
+    /// Reading threads, `1..=64` (default 2).
+    pub readers: usize,
+    /// Largest size of the file in pages; for tests of a full disk.
+    #[doc(hidden)]
+    pub max_pages: Option<u32>,
+}
+
+impl Options {
+    /// The ledger at `path` with the defaults.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            settings: Settings::default(),
+            manual_clock: false,
+            synchronous: Synchronous::Full,
+            writer_cache_kib: 32 << 10,
+            reader_cache_kib: 4 << 10,
+            readers: 2,
+            max_pages: None,
+        }
+    }
+}
+
+/// Everything an open ledger is made of. Dropped from top to bottom: the lock goes last. The two that nobody calls can
+/// be taken out, since calls in flight may keep the whole alive a little longer than `close`.
+pub(super) struct Parts {
+    pub checkpointer: Mutex<Option<Checkpointer>>,
+    pub readers: Lane<Connection>,
+    pub audits: Lane<Connection>,
+    pub writer: Arc<Lane<Writer>>,
+    pub clock: Arc<dyn Clock>,
+    pub lock: Mutex<Option<Lock>>,
+}
+
+impl Parts {
+    /// Ends every thread, empties the write-ahead log and gives the file back; this blocks.
+    pub(super) fn close(&self) -> Result<()> {
+        drop(self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.readers.close();
+        self.audits.close();
+        let copied = self.writer.run_blocking(|w| checkpoint(&w.conn, "TRUNCATE").map_err(fault::writing));
+        self.writer.close();
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
+        copied.map(|_| ())
+    }
+}
+
+/// Opens the ledger; this blocks.
+pub(super) fn open(options: &Options) -> Result<Parts> {
+    let version = rusqlite::version_number();
+    if version < LEAST_SQLITE {
+        let context = format!("SQLite {} can corrupt a ledger; build with 3.51.3 or newer", rusqlite::version());
+        return Err(Error::new(ErrorKind::Configuration, context));
+    }
+    create_folder(&options.path)?;
+    let lock = lock::take(&options.path)?;
+    let mut conn = connect(options, Role::Writer)?;
+    migrate::run(&mut conn)?;
+    let clock = clock(&conn, options.manual_clock)?;
+    let readers = (0..options.readers.clamp(1, 64)).map(|_| connect(options, Role::Reader)).collect::<Result<_>>()?;
+    let audits = vec![connect(options, Role::Reader)?];
+    let copier = connect(options, Role::Checkpoint)?;
+    let dirty = Arc::new(Dirty::default());
+    let writer = Writer { conn, clock: clock.clone(), settings: options.settings, dirty: dirty.clone(), last: None };
+    let writer = Arc::new(Lane::start("tidegate-write", vec![writer], WRITER_QUEUE)?);
+    Ok(Parts {
+        checkpointer: Mutex::new(Some(Checkpointer::start(copier, dirty, writer.clone())?)),
+        readers: Lane::start("tidegate-read", readers, READER_QUEUE)?,
+        audits: Lane::start("tidegate-audit", audits, AUDIT_QUEUE)?,
+        writer,
+        clock,
+        lock: Mutex::new(Some(lock)),
+    })
+}
+
+fn create_folder(path: &Path) -> Result<()> {
+    let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) else { return Ok(()) };
+    std::fs::create_dir_all(folder).map_err(|e| {
+        Error::new(ErrorKind::Unavailable, format!("the folder {} cannot be created", folder.display())).because(e)
+    })
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Role {
+    Writer,
+    Reader,
+    Checkpoint,
+}
+
+fn connect(options: &Options, role: Role) -> Result<Connection> {
+    let access = match role {
+        Role::Reader => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        Role::Writer => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        Role::Checkpoint => OpenFlags::SQLITE_OPEN_READ_WRITE,
+    };
+    let setup = || {
+        let conn = Connection::open_with_flags(&options.path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        conn.busy_timeout(BUSY)?;
+        conn.set_prepared_statement_cache_capacity(STATEMENTS);
+        if role == Role::Writer {
+            conn.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+            if let Some(pages) = options.max_pages {
+                conn.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
+            }
+        }
+        let synchronous = if options.synchronous == Synchronous::Full { "FULL" } else { "NORMAL" };
+        let cache = match role {
+            Role::Writer => options.writer_cache_kib,
+            Role::Reader => options.reader_cache_kib,
+            Role::Checkpoint => 256,
+        };
+        conn.pragma_update(None, "synchronous", synchronous)?;
+        conn.pragma_update(None, "cache_size", -i64::from(cache))?;
+        conn.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))?;
+        conn.pragma_update(None, "foreign_keys", false)?;
+        conn.pragma_update(None, "temp_store", "MEMORY")?;
+        Ok(conn)
+    };
+    setup().map_err(|e: rusqlite::Error| {
+        let cause = fault::reading(e);
+        Error::new(cause.kind(), format!("the ledger {} cannot be opened", options.path.display())).because(cause)
+    })
+}
+
+fn clock(conn: &Connection, manual: bool) -> Result<Arc<dyn Clock>> {
+    let stored: Option<i64> = row::one(conn, "SELECT value FROM meta WHERE key = ?1", [MANUAL_CLOCK]).map_err(fault::reading)?;
+    let newest = newest_instant(conn).map_err(fault::reading)?;
+    match (manual, stored) {
+        (true, Some(at)) => Ok(Arc::new(ManualClock::new(Millis(at)))),
+        (true, None) if newest.is_some() => Err(Error::new(
+            ErrorKind::Configuration,
+            "the ledger was made without a manual clock and has orders or stock; start without --manual-clock, or name another file",
+        )),
+        (true, None) => {
+            let at = tidegate_backend::clock::host_now();
+            conn.execute("INSERT INTO meta (key, value) VALUES (?1, ?2)", (MANUAL_CLOCK, at.0)).map_err(fault::writing)?;
+            Ok(Arc::new(ManualClock::new(at)))
+        }
+        (false, Some(_)) => Err(Error::new(
+            ErrorKind::Configuration,
+            "the ledger has a manual clock; start with --manual-clock, or name another file",
+        )),
+        (false, None) => Ok(Arc::new(EmbeddedClock::new(newest))),
+    }
+}
+
+/// The newest instant any row has; time goes on from there.
+fn newest_instant(conn: &Connection) -> rusqlite::Result<Option<Millis>> {
+    let sql = "SELECT max(at) FROM (
+        SELECT (SELECT at FROM events ORDER BY cursor DESC LIMIT 1) AS at
+        UNION ALL SELECT max(changed_at) FROM skus
+        UNION ALL SELECT (SELECT received_at FROM payments ORDER BY payment_no DESC LIMIT 1)
+        UNION ALL SELECT max(tombstone_at) FROM order_ids WHERE tombstone_at IS NOT NULL
+        UNION ALL SELECT max(at) FROM request_keys)";
+    conn.query_row(sql, [], |r| r.get::<_, Option<i64>>(0)).map(|at| at.map(Millis))
+}

@@ -1,0 +1,156 @@
+//! What the SQLite ledger refuses, and what it survives.
+#![cfg(feature = "sqlite")]
+#![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::*;
+use tidegate_backend::{Error, ErrorKind, Ledger};
+use tidegate_embedded::{Options, SqliteLedger};
+
+async fn refused(options: Options, kind: ErrorKind, words: &[&str]) {
+    let error: Error = SqliteLedger::open(options).await.map(|_| ()).unwrap_err();
+    let text = error.to_string();
+    assert_eq!(error.kind(), kind, "{text}");
+    for word in words {
+        assert!(text.contains(word), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_second_opener_is_told_who_owns_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = open(&folder.path().join("deep/er")).await;
+    let again = options(&folder.path().join("deep/er"));
+    refused(again.clone(), ErrorKind::Owned, &[&std::process::id().to_string()]).await;
+    ledger.close().await.unwrap();
+    let ledger = SqliteLedger::open(again.clone()).await.unwrap();
+    drop(ledger);
+    SqliteLedger::open(again).await.unwrap();
+}
+
+#[tokio::test]
+async fn files_that_are_not_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = open(folder.path()).await;
+    ledger.close().await.unwrap();
+    let sql = |path: &std::path::Path, sql: &str| rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
+    sql(&options(folder.path()).path, "INSERT INTO schema_steps VALUES (99, 0)");
+    refused(options(folder.path()), ErrorKind::NewerSchema, &["99", "schemas up to"]).await;
+    sql(&options(folder.path()).path, "DELETE FROM schema_steps WHERE version = 99; UPDATE schema_steps SET checksum = 1");
+    refused(options(folder.path()), ErrorKind::Corrupt, &["another wording"]).await;
+
+    let other = folder.path().join("other.db");
+    sql(&other, "CREATE TABLE t (a)");
+    refused(Options::new(&other), ErrorKind::Configuration, &["another program"]).await;
+    let text = folder.path().join("text.db");
+    std::fs::write(&text, "this is no database, it is a text that is long enough to be looked at".repeat(20)).unwrap();
+    refused(Options::new(&text), ErrorKind::Corrupt, &["text.db"]).await;
+    refused(Options::new(folder.path().join("text.db/x/ledger.db")), ErrorKind::Unavailable, &["folder"]).await;
+}
+
+#[tokio::test]
+async fn a_manual_clock_and_its_flag_belong_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let manual = options(folder.path());
+    let mut real = manual.clone();
+    real.manual_clock = false;
+    let ledger = open(folder.path()).await;
+    let start = ledger.clock().now();
+    assert_eq!(ledger.advance(90_000).await.unwrap(), start.plus(90_000));
+    assert_eq!(ledger.advance(-1).await.unwrap_err().kind(), ErrorKind::Configuration);
+    ledger.close().await.unwrap();
+    refused(real.clone(), ErrorKind::Configuration, &["--manual-clock"]).await;
+    let ledger = open(folder.path()).await;
+    assert_eq!(ledger.clock().now(), start.plus(90_000));
+    ledger.close().await.unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    real.path = folder.path().join("real.db");
+    let ledger = SqliteLedger::open(real.clone()).await.unwrap();
+    assert_eq!(ledger.advance(1).await.unwrap_err().kind(), ErrorKind::Configuration);
+    all_well(&ledger, vec![put("x", 1, None, None)]).await;
+    ledger.close().await.unwrap();
+    real.manual_clock = true;
+    refused(real, ErrorKind::Configuration, &["without a manual clock"]).await;
+}
+
+#[tokio::test]
+async fn a_full_disk_is_unavailable_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut small = options(folder.path());
+    small.max_pages = Some(150);
+    let ledger = SqliteLedger::open(small).await.unwrap();
+    all_well(&ledger, vec![put("x", 1_000_000, None, None)]).await;
+    let (mut kept, mut failed) = (0, 0);
+    for batch in 0..200 {
+        let commands: Vec<_> = (0..20).map(|i| place(&format!("o{batch}-{i}"), "b", &[("x", 1)])).collect();
+        match ledger.commit(commands.into()).await {
+            Ok(commit) => kept += commit.verdicts.iter().filter(|v| v.is_ok()).count(),
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+                failed += 1;
+                if failed == 3 {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(failed == 3 && kept > 100);
+    assert_eq!(ledger.deadlines(None, None, 100_000).await.unwrap().len(), kept);
+    audit(&ledger).await;
+    ledger.close().await.unwrap();
+    // With room again it goes on, and the numbers have no gap.
+    let ledger = open(folder.path()).await;
+    all_well(&ledger, vec![place("after", "b", &[("x", 1)])]).await;
+    assert_eq!(ledger.order(order_id("after")).await.unwrap().unwrap().no.0, kept as i64 + 1);
+    audit(&ledger).await;
+}
+
+#[tokio::test]
+async fn a_broken_row_fails_its_own_command_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = open(folder.path()).await;
+    all_well(&ledger, vec![put("x", 10, None, None), place("bad", "b", &[("x", 1)]), place("good", "b", &[("x", 1)])]).await;
+    ledger.close().await.unwrap();
+    let conn = rusqlite::Connection::open(options(folder.path()).path).unwrap();
+    conn.execute_batch("UPDATE orders SET lines = x'07' WHERE id = CAST('bad' AS BLOB)").unwrap();
+    drop(conn);
+    let ledger = open(folder.path()).await;
+    let error = ledger.commit(vec![cancel("bad"), cancel("good")].into()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Command);
+    assert_eq!(ledger.commit(vec![cancel("bad")].into()).await.unwrap_err().kind(), ErrorKind::Command);
+    all_well(&ledger, vec![cancel("good")]).await;
+    assert_eq!(ledger.order(order_id("bad")).await.unwrap_err().kind(), ErrorKind::Corrupt);
+    let too_many: Vec<_> = (0..513).map(|i| cancel(&format!("c{i}"))).collect();
+    assert_eq!(ledger.commit(too_many.into()).await.unwrap_err().kind(), ErrorKind::Command);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_do_not_wait_for_writes_and_closing_finishes_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = open(folder.path()).await;
+    all_well(&ledger, vec![put("x", 1_000_000, None, None), place("first", "b", &[("x", 1)])]).await;
+    let writes: Vec<_> = (0..20)
+        .map(|batch| {
+            let commands: Arc<[_]> = (0..500).map(|i| place(&format!("o{batch}-{i}"), "b", &[("x", 1)])).collect();
+            let ledger = ledger.clone();
+            tokio::spawn(async move { ledger.commit(commands).await })
+        })
+        .collect();
+    for _ in 0..50 {
+        let read = tokio::time::timeout(Duration::from_secs(2), ledger.order(order_id("first"))).await;
+        assert!(read.unwrap().unwrap().is_some());
+    }
+    for write in writes {
+        assert!(write.await.unwrap().is_ok());
+    }
+    ledger.close().await.unwrap();
+    ledger.close().await.unwrap();
+    assert_eq!(ledger.probe_write().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    let wal = folder.path().join("ledger.db-wal");
+    assert!(!wal.exists() || std::fs::metadata(wal).unwrap().len() == 0);
+}
