@@ -1,1 +1,69 @@
-//! The embedded back ends: SQLite beside the process, gate and deadlines in it.
+//! The embedded back ends: SQLite beside the process, gate and deadlines in it. No server needed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tidegate_backend::Ledger;
+use tidegate_core::Settings;
+use tidegate_embedded::{EmbeddedDeadlines, EmbeddedGate, SqliteLedger};
+
+use crate::{Parts, Result};
+
+/// How to open the embedded back ends.
+#[derive(Debug, Clone)]
+pub struct Embedded {
+    path: PathBuf,
+    settings: Settings,
+    manual_clock: bool,
+    full_sync: bool,
+}
+
+impl Embedded {
+    /// The ledger in the SQLite file at `path`; it and its folder are created when missing. One process owns it.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), settings: Settings::default(), manual_clock: false, full_sync: true }
+    }
+
+    /// The rules' settings.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Order time stands still and moves only by hand (tests). A ledger made so must always be opened so.
+    #[must_use]
+    pub fn manual_clock(mut self, manual: bool) -> Self {
+        self.manual_clock = manual;
+        self
+    }
+
+    /// Whether each commit is synced to the disk before it is answered (default). Without, the loss of power (not a
+    /// crash of the process) may take the last commits.
+    #[must_use]
+    pub fn full_sync(mut self, full: bool) -> Self {
+        self.full_sync = full;
+        self
+    }
+
+    /// Opens the ledger.
+    ///
+    /// # Errors
+    /// [`crate::Error::Configuration`] when another process owns the file, a newer version wrote it, or its clock is of the
+    /// other kind; [`crate::Error::LedgerUnavailable`] when it cannot be read or written.
+    pub async fn open(self) -> Result<Parts> {
+        let mut options = tidegate_embedded::Options::new(self.path);
+        options.settings = self.settings;
+        options.manual_clock = self.manual_clock;
+        options.synchronous =
+            if self.full_sync { tidegate_embedded::Synchronous::Full } else { tidegate_embedded::Synchronous::Normal };
+        let ledger: Arc<dyn Ledger> = SqliteLedger::open(options).await?;
+        Ok(Parts {
+            ledger,
+            gate: Arc::new(EmbeddedGate::new()),
+            deadlines: Arc::new(EmbeddedDeadlines::new()),
+            settings: self.settings,
+        })
+    }
+}

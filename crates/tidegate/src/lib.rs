@@ -19,6 +19,8 @@ mod tidegate;
 mod workers;
 
 pub use catalog::Catalog;
+#[cfg(feature = "embedded")]
+pub use embedded::Embedded;
 pub use error::{Error, Result};
 pub use operations::{Operations, Readiness, ReconcileReport};
 pub use orders::{Cancelled, Orders, Paid, Placed};
@@ -27,5 +29,8 @@ pub use tidegate::{Options, Parts, Tidegate};
 pub use tidegate_backend::{
     BoxFuture, Clock, ClockStatus, EventRecord, Ledger, OrderFilter, Page, PageRequest, PaymentFilter, RefundFilter,
 };
+/// The bare insert loop that `tidegate bench orders` prints as its ceiling.
+#[cfg(feature = "ceiling")]
+pub use tidegate_embedded::sqlite::ceiling;
 /// The rules and their types.
 pub use tidegate_core as core;
