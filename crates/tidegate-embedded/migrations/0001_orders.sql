@@ -60,7 +60,6 @@ CREATE TABLE orders (
   metadata TEXT
 );
 CREATE INDEX orders_due ON orders (release_at) WHERE status = 0;
-CREATE INDEX orders_buyer ON orders (buyer_id);
 CREATE INDEX orders_status ON orders (status);
 
 CREATE TABLE order_lines (
@@ -68,6 +67,13 @@ CREATE TABLE order_lines (
   order_no INTEGER NOT NULL,
   quantity INTEGER NOT NULL,
   PRIMARY KEY (sku_no, order_no)
+) WITHOUT ROWID;
+
+-- Filled late and in key order (buyers.rs); buyer is a hash, so each entry is held against its order.
+CREATE TABLE buyer_orders (
+  buyer INTEGER NOT NULL,
+  order_no INTEGER NOT NULL,
+  PRIMARY KEY (buyer, order_no)
 ) WITHOUT ROWID;
 
 CREATE TABLE order_keys (key BLOB PRIMARY KEY, order_no INTEGER NOT NULL) WITHOUT ROWID;

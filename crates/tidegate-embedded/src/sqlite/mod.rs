@@ -1,12 +1,14 @@
 //! The SQLite ledger: one file, one process, one writer thread.
 //!
 //! - `open.rs`, `lock.rs`, `migrate.rs`: a file becomes a ledger. `lane.rs`: threads that own connections.
-//! - `writer.rs`, `load.rs`, `write.rs`: a batch. `checkpoint.rs`: the write-ahead log. `upkeep.rs`: small writes.
-//! - `orders.rs`, `events.rs`, `money.rs`, `stock.rs`, `probe.rs`, `audit.rs`: reads, each on a connection that never
+//! - `writer.rs`, `load.rs`, `write.rs`: a batch. `buyers.rs`: an index that is written late.
+//!   `checkpoint.rs`: the write-ahead log. `upkeep.rs`: small writes.
+//! - `orders.rs`, `filter.rs`, `events.rs`, `money.rs`, `stock.rs`, `probe.rs`, `audit.rs`: reads, each on a connection that never
 //!   waits for a write. `cursor.rs`: page cursors.
 //! - `row.rs`, `codec.rs`, `fault.rs`: rows, columns and errors in the rules' words.
 
 mod audit;
+mod buyers;
 #[cfg(feature = "ceiling")]
 mod ceiling;
 mod checkpoint;
@@ -14,6 +16,7 @@ mod codec;
 mod cursor;
 mod events;
 mod fault;
+mod filter;
 mod lane;
 mod load;
 mod lock;
@@ -46,6 +49,7 @@ use tidegate_core::{Command, Millis, Order, OrderId, OrderNo, Payment, PaymentId
 pub use ceiling::{Ceiling, ceiling};
 pub use open::{Options, Synchronous};
 
+use buyers::Buyers;
 use cursor::{List, decode};
 use lane::Lane;
 use open::Parts;
@@ -60,6 +64,7 @@ pub struct SqliteLedger {
     /// Taken out by `close`.
     parts: Mutex<Option<Arc<Parts>>>,
     clock: Arc<dyn Clock>,
+    buyers: Arc<Buyers>,
 }
 
 impl SqliteLedger {
@@ -80,8 +85,8 @@ impl SqliteLedger {
     /// As [`SqliteLedger::open`].
     pub fn open_blocking(options: &Options) -> Result<Arc<Self>> {
         let parts = open::open(options)?;
-        let clock = parts.clock.clone();
-        Ok(Arc::new(Self { parts: Mutex::new(Some(Arc::new(parts))), clock }))
+        let (clock, buyers) = (parts.clock.clone(), parts.buyers.clone());
+        Ok(Arc::new(Self { parts: Mutex::new(Some(Arc::new(parts))), clock, buyers }))
     }
 
     fn parts(&self) -> Result<Arc<Parts>> {
@@ -165,7 +170,8 @@ impl Ledger for SqliteLedger {
     }
 
     fn orders(&self, filter: OrderFilter, page: PageRequest) -> BoxFuture<'_, Result<Page<Order>>> {
-        self.read_page(List::Orders, &page, move |conn, from, limit| orders::orders(conn, &filter, from, limit))
+        let buyers = self.buyers.clone();
+        self.read_page(List::Orders, &page, move |conn, from, limit| filter::orders(conn, &buyers, &filter, from, limit))
     }
 
     fn order_events(&self, id: OrderId, page: PageRequest) -> BoxFuture<'_, Result<Option<Page<EventRecord>>>> {

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OpenFlags};
 use tidegate_backend::{Clock, Error, ErrorKind, ManualClock, Result};
 use tidegate_core::{Millis, Settings};
 
+use super::buyers::Buyers;
 use super::checkpoint::{Checkpointer, Dirty, checkpoint};
 use super::lane::Lane;
 use super::lock::{self, Lock};
@@ -88,6 +89,7 @@ pub(super) struct Parts {
     pub audits: Lane<Connection>,
     pub writer: Arc<Lane<Writer>>,
     pub clock: Arc<dyn Clock>,
+    pub buyers: Arc<Buyers>,
     pub lock: Mutex<Option<Lock>>,
 }
 
@@ -120,7 +122,8 @@ pub(super) fn open(options: &Options) -> Result<Parts> {
     let audits = vec![connect(options, Role::Reader)?];
     let copier = connect(options, Role::Checkpoint)?;
     let dirty = Arc::new(Dirty::default());
-    let writer = Writer { conn, clock: clock.clone(), settings: options.settings, dirty: dirty.clone(), last: None };
+    let buyers = Arc::new(Buyers::load(&conn).map_err(fault::reading)?);
+    let writer = Writer { conn, clock: clock.clone(), settings: options.settings, dirty: dirty.clone(), buyers: buyers.clone(), last: None };
     let writer = Arc::new(Lane::start("tidegate-write", vec![writer], WRITER_QUEUE)?);
     Ok(Parts {
         checkpointer: Mutex::new(Some(Checkpointer::start(copier, dirty, writer.clone())?)),
@@ -128,6 +131,7 @@ pub(super) fn open(options: &Options) -> Result<Parts> {
         audits: Lane::start("tidegate-audit", audits, AUDIT_QUEUE)?,
         writer,
         clock,
+        buyers,
         lock: Mutex::new(Some(lock)),
     })
 }
@@ -137,6 +141,12 @@ fn create_folder(path: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|e| {
         Error::new(ErrorKind::Unavailable, format!("the folder {} cannot be created", folder.display())).because(e)
     })
+}
+
+/// The writer's connection alone, for the ceiling loop.
+#[cfg(feature = "ceiling")]
+pub(super) fn connect_writer(options: &Options) -> Result<Connection> {
+    connect(options, Role::Writer)
 }
 
 #[derive(Clone, Copy, PartialEq)]

@@ -9,6 +9,7 @@ use tidegate_core::engine::{self, Changes, Source};
 use tidegate_core::gate::Copy;
 use tidegate_core::{Command, Millis, OrderNo, RefundId, Settings, Status};
 
+use super::buyers::{self, Buyers};
 use super::checkpoint::Dirty;
 use super::load::Loaded;
 use super::write::Batch;
@@ -23,6 +24,7 @@ pub(super) struct Writer {
     pub clock: Arc<dyn Clock>,
     pub settings: Settings,
     pub dirty: Arc<Dirty>,
+    pub buyers: Arc<Buyers>,
     /// The numbers last given; forgotten after a failed batch and read again.
     pub last: Option<Last>,
 }
@@ -72,7 +74,9 @@ impl Writer {
             return Ok(Commit { now, verdicts: decided.verdicts, copies: Vec::new(), deadlines: Vec::new(), last_cursor: None });
         }
         Batch { conn: &tx, loaded: &mut loaded, changes, now, cursor: last.cursor + 1 }.write().map_err(fault::writing)?;
+        let merged = self.buyers.merge(&tx, changes.new_orders.len()).map_err(fault::writing)?;
         tx.commit().map_err(fault::writing)?;
+        self.buyers.committed(merged, new_entries(&loaded, changes));
         self.dirty.mark();
         let cursor = last.cursor + changes.events.len() as i64;
         self.last = Some(Last { order: numbers.0, cursor });
@@ -136,6 +140,11 @@ impl FlattenMax for Option<Option<i64>> {
     fn flatten_max(self) -> i64 {
         self.flatten().unwrap_or(0)
     }
+}
+
+fn new_entries<'a>(loaded: &'a Loaded, changes: &'a Changes) -> impl Iterator<Item = (i64, i64)> + 'a {
+    let order = |id| loaded.rows.ids.get(id).and_then(|slot| slot.order.as_ref());
+    changes.new_orders.iter().filter_map(order).map(|order| (buyers::hash(&order.buyer_id), order.no.0))
 }
 
 fn copies(loaded: &Loaded, changes: &Changes) -> Vec<(tidegate_core::SkuId, Copy)> {
