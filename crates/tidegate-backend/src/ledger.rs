@@ -153,6 +153,7 @@ pub trait Ledger: Send + Sync {
     fn probe(&self, probes: Vec<Probe>) -> BoxFuture<'_, Result<Vec<Probed>>>;
 
     /// Pending orders by deadline, earliest first, after `after`, due before `before` if that is given; at most `limit`.
+    /// Orders on the parked list are left out.
     fn deadlines(&self, before: Option<Millis>, after: Option<(Millis, OrderNo)>, limit: usize) -> BoxFuture<'_, Result<Vec<(OrderNo, Millis)>>>;
 
     /// Gate copies of all SKUs, by id, after `after`; at most `limit`.
@@ -176,7 +177,7 @@ pub trait Ledger: Send + Sync {
     /// Refunds, newest first.
     fn refunds(&self, filter: RefundFilter, page: PageRequest) -> BoxFuture<'_, Result<Page<Refund>>>;
 
-    /// Orders on the parked list, newest first.
+    /// Pending orders on the parked list, newest first.
     fn parked(&self, page: PageRequest) -> BoxFuture<'_, Result<Page<Parked>>>;
 
     /// A SKU.

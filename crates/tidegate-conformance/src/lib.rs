@@ -2,9 +2,39 @@
 //!
 //! - [`oracle`]: the engine over plain maps; what a ledger must agree with.
 //! - [`workload`]: random commands from seeded (or shrinkable) entropy.
+//! - [`ledger`]: the cases a [`tidegate_backend::Ledger`] passes; [`ledger_conformance!`] makes a test of each.
 
+pub mod ledger;
 pub mod oracle;
+pub mod twin;
 pub mod workload;
 
 pub use oracle::Oracle;
 pub use workload::Workload;
+
+/// One `#[tokio::test]` for every case of [`ledger`]. `$open` is an async function `fn(Settings) -> (Arc<dyn Ledger>, impl Any)`
+/// that opens a fresh, empty ledger with a manual clock; the second value is kept alive while the case runs.
+#[macro_export]
+macro_rules! ledger_conformance {
+    ($open:path) => {
+        $crate::ledger_conformance!($open;
+            order_round_trips, one_hot_sku_fills_a_batch, batch_mates_do_not_spoil_each_other, aliases_hold_across_batches,
+            unmatched_money_waits_for_its_order, a_tombstone_sends_money_back, supersede_is_one_commit,
+            a_limit_counts_what_there_is, money_lists_filter_and_page, order_lists_filter_and_page, sku_lists_page,
+            the_stock_ledger_pages_oldest_first, events_are_dense_and_page, probes_know_orders_keys_and_stock,
+            deadlines_come_earliest_first_without_the_parked, stale_money_is_flagged_once, pruning_is_bounded_and_complete,
+            a_foreign_cursor_is_refused, ids_are_bytes, adjustments_repeat_for_a_week, contradicting_rows_fail_alone,
+            random_batches_agree_with_the_oracle, random_batches_with_grace_agree_with_the_oracle);
+    };
+    ($open:path; $($case:ident),+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                $crate::ledger::$case(&|settings| Box::pin(async move {
+                    let (ledger, kept) = $open(settings).await;
+                    $crate::ledger::Opened { ledger, kept: Box::new(kept) }
+                })).await;
+            }
+        )+
+    };
+}

@@ -12,10 +12,17 @@ use tidegate_core::{
 };
 
 /// Numbers from a counter.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counter {
     orders: i64,
     refunds: i64,
+    refund_prefix: &'static str,
+}
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self { orders: 0, refunds: 0, refund_prefix: "r" }
+    }
 }
 
 impl Source for Counter {
@@ -26,7 +33,7 @@ impl Source for Counter {
 
     fn refund_id(&mut self) -> RefundId {
         self.refunds += 1;
-        RefundId::parse(&format!("r{}", self.refunds)).expect("a letter and digits")
+        RefundId::parse(&format!("{}{}", self.refund_prefix, self.refunds)).expect("letters and digits")
     }
 }
 
@@ -55,6 +62,12 @@ impl Oracle {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self { settings, ..Self::default() }
+    }
+
+    /// An empty ledger whose refunds are `<prefix>1`, `<prefix>2`, ..
+    #[must_use]
+    pub fn with_refunds_named(settings: Settings, refund_prefix: &'static str) -> Self {
+        Self { settings, source: Counter { refund_prefix, ..Counter::default() }, ..Self::default() }
     }
 
     /// Decides and keeps a batch.

@@ -34,6 +34,7 @@ impl Work<'_> {
         self.patch(&mut sku, put);
         sku.version = 1;
         self.rows.skus.insert(put.sku.clone(), Some(sku));
+        self.changes.new_skus.push(put.sku.clone());
         let delta = Counts { on_hand: put.on_hand.unwrap_or(0), ..Counts::default() };
         self.change_stock(&put.sku, StockKind::Created, delta, None, None);
         Outcome::SkuPut { sku: self.sku(&put.sku).expect("it was just created").clone(), created: true }

@@ -68,6 +68,7 @@ impl Work<'_> {
             return Ok(Outcome::Settled);
         }
         self.rows.parked.insert(no, None);
+        self.rows.numbers.insert(no, Some(id.clone()));
         self.changes.parked.insert(no);
         Ok(Outcome::Unparked(self.known_order(id)?.clone()))
     }

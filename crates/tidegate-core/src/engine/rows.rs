@@ -118,6 +118,8 @@ pub struct Changes {
     pub payments: Map<PaymentId, OrderId>,
     /// Refunds to insert or update, with the payment they belong to.
     pub refunds: Map<RefundId, PaymentId>,
+    /// SKUs to insert, oldest first; each is in `skus` too.
+    pub new_skus: Vec<SkuId>,
     /// SKUs to insert or update.
     pub skus: Set<SkuId>,
     /// Buyer counters to write.

@@ -56,7 +56,9 @@ impl Batch<'_> {
     }
 
     fn skus(&mut self) -> Result<()> {
-        for id in &self.changes.skus {
+        // Insert new ones in the order they were made: their numbers tell their age.
+        let new = &self.changes.new_skus;
+        for id in new.iter().chain(self.changes.skus.iter().filter(|id| !new.contains(id))) {
             let sku = self.loaded.rows.skus.get(id).and_then(Option::as_ref).ok_or_else(|| absent(id))?;
             let (c, now) = (sku.counts, self.now.0);
             let old = self.loaded.skus.get(id).copied();

@@ -164,5 +164,16 @@ fn deadlines(loaded: &Loaded, changes: &Changes) -> Vec<Deadline> {
             deadlines.extend(after.map(|at| Deadline::At(order.no, at)));
         }
     }
+    // Off the parked list: to be acted on again. On it: no longer.
+    for no in &changes.parked {
+        let id = loaded.rows.numbers.get(no).and_then(Option::as_ref);
+        let Some(order) = id.and_then(|id| loaded.rows.ids.get(id)).and_then(|slot| slot.order.as_ref()) else { continue };
+        let listed = loaded.rows.parked.get(no).is_some_and(Option::is_some);
+        match (order.state.status, listed) {
+            (Status::Pending, false) => deadlines.push(Deadline::At(*no, order.state.release_at)),
+            (Status::Pending, true) => deadlines.push(Deadline::Gone(*no, order.state.release_at)),
+            _ => {}
+        }
+    }
     deadlines
 }
