@@ -154,7 +154,12 @@ pub trait Ledger: Send + Sync {
 
     /// Pending orders by deadline, earliest first, after `after`, due before `before` if that is given; at most `limit`.
     /// Orders on the parked list are left out.
-    fn deadlines(&self, before: Option<Millis>, after: Option<(Millis, OrderNo)>, limit: usize) -> BoxFuture<'_, Result<Vec<(OrderNo, Millis)>>>;
+    fn deadlines(
+        &self,
+        before: Option<Millis>,
+        after: Option<(Millis, OrderNo)>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(OrderNo, Millis)>>>;
 
     /// Gate copies of all SKUs, by id, after `after`; at most `limit`.
     fn copies(&self, after: Option<SkuId>, limit: usize) -> BoxFuture<'_, Result<Vec<(SkuId, Copy)>>>;

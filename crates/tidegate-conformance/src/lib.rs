@@ -2,13 +2,16 @@
 //!
 //! - [`oracle`]: the engine over plain maps; what a ledger must agree with.
 //! - [`workload`]: random commands from seeded (or shrinkable) entropy.
+//! - [`faulty`]: a ledger that fails on demand.
 //! - [`ledger`]: the cases a [`tidegate_backend::Ledger`] passes; [`ledger_conformance!`] makes a test of each.
 
+pub mod faulty;
 pub mod ledger;
 pub mod oracle;
 pub mod twin;
 pub mod workload;
 
+pub use faulty::Faulty;
 pub use oracle::Oracle;
 pub use workload::Workload;
 

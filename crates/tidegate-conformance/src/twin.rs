@@ -30,34 +30,56 @@ impl Twin {
     pub fn new(ledger: Arc<dyn Ledger>, settings: Settings) -> Self {
         // No command can guess these: a refund is named only once both sides have told its id.
         let oracle = Oracle::with_refunds_named(settings, "oracle-");
-        Self { ledger, oracle, names: HashMap::new(), refunds: Vec::new(), seen_events: 0 }
+        Self {
+            ledger,
+            oracle,
+            names: HashMap::new(),
+            refunds: Vec::new(),
+            seen_events: 0,
+        }
     }
 
     /// Commits a batch to both and compares the answers.
     pub async fn commit(&mut self, commands: Vec<Command>) -> Vec<Verdict> {
-        let (ours, theirs): (Vec<Command>, Vec<Command>) = commands.iter().map(|command| self.translate(command)).unzip();
+        let (ours, theirs): (Vec<Command>, Vec<Command>) =
+            commands.iter().map(|command| self.translate(command)).unzip();
         let commit = self.ledger.commit(theirs.into()).await.expect("the ledger commits");
         let expected = self.oracle.commit(&ours, commit.now);
         self.learn(commit.last_cursor).await;
-        let verdicts: Vec<Verdict> = commit.verdicts.into_iter().map(|verdict| self.verdict(verdict)).collect();
+        let verdicts: Vec<Verdict> = commit
+            .verdicts
+            .into_iter()
+            .map(|verdict| self.verdict(verdict))
+            .collect();
         for ((command, said), expected) in commands.iter().zip(&verdicts).zip(&expected) {
             assert_eq!(said, expected, "the ledger and the oracle differ on {command:?}");
         }
         for (sku, copy) in &commit.copies {
             let truth = self.oracle.sku(sku).expect("a copy is of a SKU that exists");
-            assert_eq!((copy.available, copy.stock_version), (truth.counts.available(), truth.stock_version), "copy of {sku}");
+            assert_eq!(
+                (copy.available, copy.stock_version),
+                (truth.counts.available(), truth.stock_version),
+                "copy of {sku}"
+            );
         }
         verdicts
     }
 
     /// The command for the oracle and for the ledger: refund `rN` is the Nth there is.
     fn translate(&self, command: &Command) -> (Command, Command) {
-        let Command::SettleRefund(settle) = command else { return (command.clone(), command.clone()) };
+        let Command::SettleRefund(settle) = command else {
+            return (command.clone(), command.clone());
+        };
         let number = settle.refund_id.as_str().trim_start_matches('r').parse::<usize>().ok();
         match number.and_then(|n| self.refunds.get(n.wrapping_sub(1))) {
             None => (command.clone(), command.clone()),
             Some((ours, theirs)) => {
-                let settle = |id: &RefundId| Command::SettleRefund(SettleRefund { refund_id: id.clone(), key: settle.key.clone() });
+                let settle = |id: &RefundId| {
+                    Command::SettleRefund(SettleRefund {
+                        refund_id: id.clone(),
+                        key: settle.key.clone(),
+                    })
+                };
                 (settle(ours), settle(theirs))
             }
         }
@@ -66,11 +88,21 @@ impl Twin {
     /// Reads the new events of both and pairs their refund ids; the events must agree.
     async fn learn(&mut self, last_cursor: Option<i64>) {
         let new: Vec<Event> = self.oracle.events[self.seen_events..].to_vec();
-        assert_eq!(last_cursor.is_some(), !new.is_empty(), "a commit with events tells its last cursor");
+        assert_eq!(
+            last_cursor.is_some(),
+            !new.is_empty(),
+            "a commit with events tells its last cursor"
+        );
         let mut after = i64::try_from(self.seen_events).expect("few events");
         let mut pairs = Vec::with_capacity(new.len());
         for expected in new {
-            let record = self.ledger.events(after, 1).await.expect("readable").pop().expect("the ledger has the event too");
+            let record = self
+                .ledger
+                .events(after, 1)
+                .await
+                .expect("readable")
+                .pop()
+                .expect("the ledger has the event too");
             after += 1;
             assert_eq!(record.cursor, after, "cursors are dense");
             if let (Some(theirs), Some(ours)) = (&record.event.refund, &expected.refund) {
@@ -99,8 +131,15 @@ impl Twin {
             (None, None) => {}
             (Some((_, id)), Some(order)) => {
                 let truth = self.oracle.order(id).expect("events name orders that exist");
-                assert_eq!((&order.id, &order.lines, &order.total, &order.metadata), (&truth.id, &truth.lines, &truth.total, &truth.metadata));
-                assert_eq!(Some(&order.state), expected.state.as_ref(), "an event shows the order as its command left it");
+                assert_eq!(
+                    (&order.id, &order.lines, &order.total, &order.metadata),
+                    (&truth.id, &truth.lines, &truth.total, &truth.metadata)
+                );
+                assert_eq!(
+                    Some(&order.state),
+                    expected.state.as_ref(),
+                    "an event shows the order as its command left it"
+                );
             }
             (expected, got) => panic!("event of {expected:?} came with order {got:?}"),
         }
@@ -125,10 +164,21 @@ impl Twin {
 
     fn verdict(&self, verdict: Verdict) -> Verdict {
         verdict.map(|outcome| match outcome {
-            Outcome::Placed { order, replayed } => Outcome::Placed { order: self.named(order), replayed },
-            Outcome::Paid { outcome, order, mut refund } => {
+            Outcome::Placed { order, replayed } => Outcome::Placed {
+                order: self.named(order),
+                replayed,
+            },
+            Outcome::Paid {
+                outcome,
+                order,
+                mut refund,
+            } => {
                 refund.iter_mut().for_each(|r| self.refund(r));
-                Outcome::Paid { outcome, order: order.map(|order| self.named(order)), refund }
+                Outcome::Paid {
+                    outcome,
+                    order: order.map(|order| self.named(order)),
+                    refund,
+                }
             }
             Outcome::Refund { mut refund, replayed } => {
                 self.refund(&mut refund);
@@ -146,7 +196,12 @@ impl Twin {
     /// Reads every row back and compares it; the ledger's own audit must be sound too.
     pub async fn compare(&self) {
         for order in self.oracle.orders() {
-            let read = self.ledger.order(order.id.clone()).await.expect("readable").expect("it exists");
+            let read = self
+                .ledger
+                .order(order.id.clone())
+                .await
+                .expect("readable")
+                .expect("it exists");
             assert_eq!(self.named(read), *order);
         }
         let mut changes: Map<_, Vec<_>> = Map::default();
@@ -159,7 +214,12 @@ impl Twin {
             let mut rows = Vec::new();
             let mut page = PageRequest { cursor: None, limit: 7 };
             loop {
-                let got = self.ledger.stock_changes(sku.id.clone(), page.clone()).await.expect("readable").expect("it exists");
+                let got = self
+                    .ledger
+                    .stock_changes(sku.id.clone(), page.clone())
+                    .await
+                    .expect("readable")
+                    .expect("it exists");
                 rows.extend(got.items);
                 match got.next {
                     Some(next) => page.cursor = Some(next),

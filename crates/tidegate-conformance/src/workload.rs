@@ -3,7 +3,8 @@
 use tidegate_core::command::{Adjust, Cancel, Extend, Park, Pay, Place, PutSku, RefundPayment, SettleRefund};
 use tidegate_core::request::PlaceRequest;
 use tidegate_core::{
-    BuyerId, Command, Currency, IdempotencyKey, Money, OrderId, OrderNo, Patch, PaymentId, RefundId, Settings, SkuId, SkuPatch,
+    BuyerId, Command, Currency, IdempotencyKey, Money, OrderId, OrderNo, Patch, PaymentId, RefundId, Settings, SkuId,
+    SkuPatch,
 };
 
 /// Where choices come from: a seeded generator, or a list that a property test can shrink.
@@ -75,14 +76,23 @@ fn key(i: u64) -> IdempotencyKey {
 /// Euro cents.
 #[must_use]
 pub fn euro(amount: i64) -> Money {
-    Money { amount, currency: Currency::parse("EUR").expect("ISO 4217 lists it") }
+    Money {
+        amount,
+        currency: Currency::parse("EUR").expect("ISO 4217 lists it"),
+    }
 }
 
 impl Workload {
     /// A small world in which almost everything collides.
     #[must_use]
     pub fn small(settings: Settings) -> Self {
-        Self { settings, skus: 4, buyers: 3, orders: 24, payments: 30 }
+        Self {
+            settings,
+            skus: 4,
+            buyers: 3,
+            orders: 24,
+            payments: 30,
+        }
     }
 
     /// The next command.
@@ -96,7 +106,10 @@ impl Workload {
                 restock: e.below(3) != 0,
             }),
             66..=75 => Command::Expire(OrderNo(1 + i64::try_from(e.below(self.orders)).expect("small"))),
-            76..=79 => Command::Extend(Extend { order_id: order(e.below(self.orders)), hold_seconds: 1 + i64::try_from(e.below(100_000)).expect("small") }),
+            76..=79 => Command::Extend(Extend {
+                order_id: order(e.below(self.orders)),
+                hold_seconds: 1 + i64::try_from(e.below(100_000)).expect("small"),
+            }),
             80..=83 => Command::Fulfil(order(e.below(self.orders))),
             84..=90 => Command::PutSku(self.put(e)),
             91..=94 => Command::Adjust(Adjust {
@@ -106,12 +119,19 @@ impl Workload {
                 key: key(e.below(60)),
             }),
             95 => Command::ArchiveSku(sku(e.below(self.skus))),
-            96 => Command::RefundPayment(RefundPayment { payment_id: payment(e.below(self.payments)), key: (e.below(2) == 0).then(|| key(e.below(9))) }),
+            96 => Command::RefundPayment(RefundPayment {
+                payment_id: payment(e.below(self.payments)),
+                key: (e.below(2) == 0).then(|| key(e.below(9))),
+            }),
             97 => Command::SettleRefund(SettleRefund {
                 refund_id: RefundId::parse(&format!("r{}", 1 + e.below(9))).expect("letters and digits"),
                 key: (e.below(2) == 0).then(|| key(e.below(9))),
             }),
-            98 => Command::Park(Park { order: OrderNo(1 + i64::try_from(e.below(self.orders)).expect("small")), tries: 20, reason: "test".to_owned() }),
+            98 => Command::Park(Park {
+                order: OrderNo(1 + i64::try_from(e.below(self.orders)).expect("small")),
+                tries: 20,
+                reason: "test".to_owned(),
+            }),
             _ => match e.below(2) {
                 0 => Command::Unpark(order(e.below(self.orders))),
                 _ => Command::FlagUnmatched(payment(e.below(self.payments))),
@@ -123,7 +143,14 @@ impl Workload {
         let id = order(e.below(self.orders));
         let chosen = e.below(5) != 0;
         let count = 1 + e.below(3);
-        let lines = (0..count).map(|_| (sku(e.below(self.skus)).to_string(), 1 + i64::try_from(e.below(3)).expect("small"))).collect();
+        let lines = (0..count)
+            .map(|_| {
+                (
+                    sku(e.below(self.skus)).to_string(),
+                    1 + i64::try_from(e.below(3)).expect("small"),
+                )
+            })
+            .collect();
         let request = PlaceRequest {
             order_id: chosen.then(|| id.to_string()),
             key: (!chosen || e.below(3) == 0).then(|| key(e.below(20))),
@@ -134,7 +161,9 @@ impl Workload {
             metadata: None,
         };
         let fresh = format!("made-{:x}", e.below(u64::MAX));
-        request.check(&self.settings, || OrderId::parse(&fresh).expect("letters and digits")).expect("the workload makes valid requests")
+        request
+            .check(&self.settings, || OrderId::parse(&fresh).expect("letters and digits"))
+            .expect("the workload makes valid requests")
     }
 
     fn pay(&self, e: &mut impl Entropy) -> Pay {
@@ -155,11 +184,28 @@ impl Workload {
         let mut patch = SkuPatch::default();
         match e.below(6) {
             0 => patch.price = Patch::Set(euro(i64::try_from(e.below(3)).expect("small") * 500)),
-            1 => patch.max_per_buyer = if e.below(3) == 0 { Patch::Clear } else { Patch::Set(1 + i64::try_from(e.below(4)).expect("small")) },
-            2 => patch.max_per_order = if e.below(3) == 0 { Patch::Clear } else { Patch::Set(1 + i64::try_from(e.below(4)).expect("small")) },
+            1 => {
+                patch.max_per_buyer = if e.below(3) == 0 {
+                    Patch::Clear
+                } else {
+                    Patch::Set(1 + i64::try_from(e.below(4)).expect("small"))
+                }
+            }
+            2 => {
+                patch.max_per_order = if e.below(3) == 0 {
+                    Patch::Clear
+                } else {
+                    Patch::Set(1 + i64::try_from(e.below(4)).expect("small"))
+                }
+            }
             3 => patch.hold_seconds = Patch::Set(120),
             _ => {}
         }
-        PutSku { sku: sku(e.below(self.skus)), patch, on_hand: (e.below(2) == 0).then(|| i64::try_from(e.below(12)).expect("small")), if_version: None }
+        PutSku {
+            sku: sku(e.below(self.skus)),
+            patch,
+            on_hand: (e.below(2) == 0).then(|| i64::try_from(e.below(12)).expect("small")),
+            if_version: None,
+        }
     }
 }

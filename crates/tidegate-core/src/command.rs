@@ -1,8 +1,8 @@
 //! What can be asked of the ledger, and what comes back.
 
 use crate::{
-    BuyerId, Currency, IdempotencyKey, JsonObject, Millis, Order, OrderId, OrderNo, PaymentId, PaymentOutcome,
-    Refund, RefundId, Sku, SkuId, SkuPatch,
+    BuyerId, Currency, IdempotencyKey, JsonObject, Millis, Order, OrderId, OrderNo, PaymentId, PaymentOutcome, Refund,
+    RefundId, Sku, SkuId, SkuPatch,
 };
 
 /// One thing to decide. Every field is well formed; the rules judge it against the rows.
@@ -249,7 +249,10 @@ pub enum Outcome {
 
 /// The codes of refusals the rules give; [`RefusalCode::name`] is contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each is its wire name; docs/reference/problems.md says what it means")]
+#[expect(
+    missing_docs,
+    reason = "each is its wire name; docs/reference/problems.md says what it means"
+)]
 pub enum RefusalCode {
     Invalid,
     IdempotencyMismatch,
@@ -356,14 +359,23 @@ impl Refusal {
     /// The refusal for a SKU of which `available` units are left and more were asked for.
     #[must_use]
     pub fn insufficient_stock(sku: &SkuId, available: i64, asked: i64) -> Self {
-        let detail = format!("{asked} units were asked for and {available} are available; order fewer, or wait for units to be released");
-        Self { available: Some(available), ..Self::new(RefusalCode::InsufficientStock, detail).sku(sku) }
+        let detail = format!(
+            "{asked} units were asked for and {available} are available; order fewer, or wait for units to be released"
+        );
+        Self {
+            available: Some(available),
+            ..Self::new(RefusalCode::InsufficientStock, detail).sku(sku)
+        }
     }
 
     /// The refusal for a SKU nobody has created.
     #[must_use]
     pub fn unknown_sku(sku: &SkuId) -> Self {
-        Self::new(RefusalCode::UnknownSku, "no such SKU; create it with PUT /v1/skus/{sku}, or correct the id").sku(sku)
+        Self::new(
+            RefusalCode::UnknownSku,
+            "no such SKU; create it with PUT /v1/skus/{sku}, or correct the id",
+        )
+        .sku(sku)
     }
 }
 

@@ -38,9 +38,9 @@ impl fmt::Display for IdError {
             IdError::TooLong(max) => write!(f, "must be at most {max} bytes of UTF-8"),
             IdError::Control => f.write_str("must not contain control characters"),
             IdError::EdgeBlank => f.write_str("must not begin or end with a blank"),
-            IdError::OrderAlphabet => f.write_str(
-                "must be made of A-Z a-z 0-9 . _ : - and start with a letter or digit",
-            ),
+            IdError::OrderAlphabet => {
+                f.write_str("must be made of A-Z a-z 0-9 . _ : - and start with a letter or digit")
+            }
             IdError::KeyAlphabet => f.write_str("must be visible ASCII characters only"),
         }
     }
@@ -207,7 +207,14 @@ mod tests {
 
     #[test]
     fn order_ids() {
-        for (text, ok) in [("A.b_c:d-9", true), ("9", true), ("-a", false), (".a", false), ("a b", false), ("é", false)] {
+        for (text, ok) in [
+            ("A.b_c:d-9", true),
+            ("9", true),
+            ("-a", false),
+            (".a", false),
+            ("a b", false),
+            ("é", false),
+        ] {
             assert_eq!(OrderId::parse(text).is_ok(), ok, "{text:?}");
         }
         assert!(OrderId::parse(&"x".repeat(65)).is_err());

@@ -32,8 +32,8 @@ pub use id::{BuyerId, IdError, IdempotencyKey, OrderId, OrderNo, PaymentId, Refu
 pub use json::JsonObject;
 pub use money::{Currency, Money};
 pub use order::{CancelReason, Line, Order, Status};
-pub use request::FieldError;
 pub use payment::{Payment, PaymentOutcome, Refund, RefundReason, RefundStatus};
+pub use request::FieldError;
 pub use settings::{LatePayment, Settings};
 pub use sku::{Patch, Sku, SkuPatch};
 pub use stock::{Counts, StockChange, StockKind};

@@ -84,7 +84,16 @@ mod tests {
 
     #[test]
     fn currencies() {
-        for (code, digits) in [("EUR", Some(2)), ("GBP", Some(2)), ("JPY", Some(0)), ("KWD", Some(3)), ("eur", None), ("EURO", None), ("QQQ", None), ("", None)] {
+        for (code, digits) in [
+            ("EUR", Some(2)),
+            ("GBP", Some(2)),
+            ("JPY", Some(0)),
+            ("KWD", Some(3)),
+            ("eur", None),
+            ("EURO", None),
+            ("QQQ", None),
+            ("", None),
+        ] {
             assert_eq!(Currency::parse(code).map(|c| c.minor_digits()), digits, "{code}");
         }
     }

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use model::Model;
 use proptest::prelude::*;
-use tidegate_conformance::workload::{Entropy, Listed, Workload};
 use tidegate_conformance::Oracle;
+use tidegate_conformance::workload::{Entropy, Listed, Workload};
 use tidegate_core::{Command, Millis, Settings};
 
 struct List<'a>(Listed<'a>);
@@ -35,7 +35,9 @@ fn run(entropy: &[u32], settings: Settings) -> Result<BTreeSet<String>, TestCase
         prop_assert_eq!(verdicts.len(), batch.len());
         for (command, verdict) in batch.iter().zip(&verdicts) {
             if let Err(why) = model.agrees(command, verdict, now) {
-                return Err(TestCaseError::fail(format!("at {now:?}: {command:?}\n answered {verdict:?}\n but {why}")));
+                return Err(TestCaseError::fail(format!(
+                    "at {now:?}: {command:?}\n answered {verdict:?}\n but {why}"
+                )));
             }
             seen.insert(model::said(verdict).map_or_else(|code| code.name().to_owned(), str::to_owned));
         }
@@ -65,7 +67,11 @@ proptest! {
 
 /// More rounds with `./scripts/test --long`.
 fn cases() -> u32 {
-    if std::env::var_os("TIDEGATE_TEST_LONG").is_some() { 5_000 } else { 250 }
+    if std::env::var_os("TIDEGATE_TEST_LONG").is_some() {
+        5_000
+    } else {
+        250
+    }
 }
 
 #[test]
@@ -78,11 +84,45 @@ fn the_workload_reaches_every_answer() {
         seen.extend(run(&entropy, Settings::default()).expect("every answer agrees and every invariant holds"));
     }
     let wanted = [
-        "placed", "replayed", "applied", "partial", "duplicate", "revived", "surplus", "refund due", "unmatched", "cancelled", "tombstoned",
-        "expired", "not due", "settled", "extended", "fulfilled", "created", "put", "adjusted", "adjustment replayed", "archived",
-        "idempotency-mismatch", "already-cancelled", "unknown-order", "unknown-sku", "archived", "limit-reached", "insufficient-stock",
-        "illegal-transition", "hold-cap-exceeded", "currency-mismatch", "payment-id-reused", "not-refundable", "already-settled",
-        "stock-exists", "below-committed", "invalid", "unknown-payment", "unknown-refund",
+        "placed",
+        "replayed",
+        "applied",
+        "partial",
+        "duplicate",
+        "revived",
+        "surplus",
+        "refund due",
+        "unmatched",
+        "cancelled",
+        "tombstoned",
+        "expired",
+        "not due",
+        "settled",
+        "extended",
+        "fulfilled",
+        "created",
+        "put",
+        "adjusted",
+        "adjustment replayed",
+        "archived",
+        "idempotency-mismatch",
+        "already-cancelled",
+        "unknown-order",
+        "unknown-sku",
+        "archived",
+        "limit-reached",
+        "insufficient-stock",
+        "illegal-transition",
+        "hold-cap-exceeded",
+        "currency-mismatch",
+        "payment-id-reused",
+        "not-refundable",
+        "already-settled",
+        "stock-exists",
+        "below-committed",
+        "invalid",
+        "unknown-payment",
+        "unknown-refund",
     ];
     let unreached: Vec<_> = wanted.iter().filter(|name| !seen.contains(**name)).collect();
     assert!(unreached.is_empty(), "never seen: {unreached:?}");

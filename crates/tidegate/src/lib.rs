@@ -29,8 +29,8 @@ pub use tidegate::{Options, Parts, Tidegate};
 pub use tidegate_backend::{
     BoxFuture, Clock, ClockStatus, EventRecord, Ledger, OrderFilter, Page, PageRequest, PaymentFilter, RefundFilter,
 };
+/// The rules and their types.
+pub use tidegate_core as core;
 /// The bare insert loop that `tidegate bench orders` prints as its ceiling.
 #[cfg(feature = "ceiling")]
 pub use tidegate_embedded::sqlite::ceiling;
-/// The rules and their types.
-pub use tidegate_core as core;

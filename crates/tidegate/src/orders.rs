@@ -5,9 +5,7 @@ use std::sync::Arc;
 use tidegate_backend::{EventRecord, OrderFilter, Page, PageRequest, PaymentFilter, RefundFilter};
 use tidegate_core::command::{Cancel, Extend, Parked, Pay, Place, RefundPayment, SettleRefund};
 use tidegate_core::request::{PlaceRequest, check_cancel, check_extend};
-use tidegate_core::{
-    Command, Order, OrderId, Outcome, Payment, PaymentOutcome, Refund, Refusal, RefusalCode,
-};
+use tidegate_core::{Command, Order, OrderId, Outcome, Payment, PaymentOutcome, Refund, Refusal, RefusalCode};
 
 use crate::tidegate::Inner;
 use crate::{Error, Result};
@@ -47,7 +45,9 @@ pub enum Cancelled {
 
 /// An answer of a kind the command cannot have: a fault of the ledger, told rather than hidden.
 pub(crate) fn unexpected(outcome: &Outcome) -> Error {
-    Error::Broken(format!("the ledger answered with an outcome of another command: {outcome:?}"))
+    Error::Broken(format!(
+        "the ledger answered with an outcome of another command: {outcome:?}"
+    ))
 }
 
 fn placed(outcome: Outcome) -> Result<Placed> {
@@ -76,7 +76,12 @@ impl Orders {
 
     /// Places up to 500 orders; each stands alone, answers come in order.
     pub async fn place_many(&self, places: Vec<Place>) -> Vec<Result<Placed>> {
-        self.0.place_many(places).await.into_iter().map(|answer| answer.and_then(placed)).collect()
+        self.0
+            .place_many(places)
+            .await
+            .into_iter()
+            .map(|answer| answer.and_then(placed))
+            .collect()
     }
 
     /// Stores a payment report and applies it.
@@ -203,7 +208,12 @@ impl Orders {
     pub async fn retry_parked(&self, id: OrderId) -> Result<Order> {
         match self.0.submit_one(Command::Unpark(id.clone())).await? {
             Outcome::Unparked(order) => Ok(order),
-            Outcome::Settled => Err(Refusal::new(RefusalCode::UnknownOrder, "this order is not on the parked list; GET /v1/parked shows the list").order(&id).into()),
+            Outcome::Settled => Err(Refusal::new(
+                RefusalCode::UnknownOrder,
+                "this order is not on the parked list; GET /v1/parked shows the list",
+            )
+            .order(&id)
+            .into()),
             other => Err(unexpected(&other)),
         }
     }

@@ -38,7 +38,11 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { queue_commands: 8_192, workers: true, lease_ms: 5_000 }
+        Self {
+            queue_commands: 8_192,
+            workers: true,
+            lease_ms: 5_000,
+        }
     }
 }
 
@@ -66,7 +70,12 @@ impl Tidegate {
     /// # Errors
     /// [`Error::LedgerUnavailable`] when the ledger cannot be read.
     pub async fn start(parts: Parts, options: Options) -> Result<Self> {
-        let Parts { ledger, gate, deadlines, settings } = parts;
+        let Parts {
+            ledger,
+            gate,
+            deadlines,
+            settings,
+        } = parts;
         let inner = Arc::new(Inner {
             queue: GroupCommit::new(options.queue_commands),
             probes: Probes::new(options.queue_commands),
@@ -122,7 +131,10 @@ impl Tidegate {
         });
         match ended.await {
             Ok(closed) => Ok(closed?),
-            Err(_) => Err(Error::LedgerUnavailable(format!("did not stop within {} s", patience.as_secs()))),
+            Err(_) => Err(Error::LedgerUnavailable(format!(
+                "did not stop within {} s",
+                patience.as_secs()
+            ))),
         }
     }
 }
@@ -130,7 +142,11 @@ impl Tidegate {
 impl Inner {
     /// Puts one command in front of the ledger and waits for its durable answer.
     pub(crate) async fn submit_one(&self, command: Command) -> Result<Outcome> {
-        self.queue.submit(vec![command]).await?.pop().expect("one answer a command")
+        self.queue
+            .submit(vec![command])
+            .await?
+            .pop()
+            .expect("one answer a command")
     }
 
     /// Puts commands in front of the ledger, in groups a batch can hold; one answer each, in order.
@@ -187,11 +203,17 @@ impl Inner {
             return Readiness::NotReady(vec![format!("ledger-unavailable: {why}")]);
         }
         if self.ledger.clock().status().stepped {
-            degraded.push("clock-step: the host's clock was moved; check it, then run `tidegate clock accept`".to_owned());
+            degraded
+                .push("clock-step: the host's clock was moved; check it, then run `tidegate clock accept`".to_owned());
         }
         if self.health.lagging() {
-            degraded.push("deadlines-late: orders are being cancelled later than a second after they are due".to_owned());
+            degraded
+                .push("deadlines-late: orders are being cancelled later than a second after they are due".to_owned());
         }
-        if degraded.is_empty() { Readiness::Ready } else { Readiness::Degraded(degraded) }
+        if degraded.is_empty() {
+            Readiness::Ready
+        } else {
+            Readiness::Degraded(degraded)
+        }
     }
 }

@@ -7,7 +7,11 @@ use crate::{BuyerId, Command, IdempotencyKey, Order, OrderId, OrderNo, Patch, Pa
 /// The rows `commands` need that `rows` does not have. Empty when [`super::decide`] can run.
 #[must_use]
 pub fn missing(commands: &[Command], rows: &Rows) -> Keys {
-    let mut gather = Gather { rows, keys: Keys::default(), seen: Seen::default() };
+    let mut gather = Gather {
+        rows,
+        keys: Keys::default(),
+        seen: Seen::default(),
+    };
     for command in commands {
         gather.command(command);
     }
@@ -60,10 +64,16 @@ impl<'a> Gather<'a> {
             Command::ArchiveSku(sku) => self.sku(sku),
             Command::RefundPayment(refund) => {
                 self.payment_with_order(&refund.payment_id);
-                refund.key.iter().for_each(|key| self.request_key(KeyScope::RefundPayment, key));
+                refund
+                    .key
+                    .iter()
+                    .for_each(|key| self.request_key(KeyScope::RefundPayment, key));
             }
             Command::SettleRefund(settle) => {
-                settle.key.iter().for_each(|key| self.request_key(KeyScope::SettleRefund, key));
+                settle
+                    .key
+                    .iter()
+                    .for_each(|key| self.request_key(KeyScope::SettleRefund, key));
                 match self.rows.refunds.get(&settle.refund_id) {
                     Some(Some((_, id))) => {
                         self.id(id);
@@ -119,7 +129,9 @@ impl<'a> Gather<'a> {
 
     fn put(&mut self, put: &'a PutSku) {
         self.sku(&put.sku);
-        let Some(row) = self.rows.skus.get(&put.sku) else { return };
+        let Some(row) = self.rows.skus.get(&put.sku) else {
+            return;
+        };
         let had_limit = row.as_ref().is_some_and(|sku| sku.max_per_buyer.is_some());
         // A limit that is cleared may be set again later in the same batch: the counters must cover what is in between.
         let counts_afresh = match put.patch.max_per_buyer {
@@ -173,7 +185,10 @@ impl<'a> Gather<'a> {
 
     fn sku_of_buyer(&mut self, sku: &'a SkuId, buyer: &'a BuyerId) {
         self.sku(sku);
-        if self.rows.counts_buyers(sku) && !self.rows.buyers.contains_key(&(sku.clone(), buyer.clone())) && self.seen.buyers.insert((sku, buyer)) {
+        if self.rows.counts_buyers(sku)
+            && !self.rows.buyers.contains_key(&(sku.clone(), buyer.clone()))
+            && self.seen.buyers.insert((sku, buyer))
+        {
             self.keys.buyers.push((sku.clone(), buyer.clone()));
         }
     }

@@ -27,7 +27,13 @@ use work::Work;
 ///
 /// `now` is the ledger's clock, read after the rows were locked. Every row [`missing`] names must be in `rows`: one that
 /// is not counts as absent.
-pub fn decide(rows: &mut Rows, commands: &[Command], now: Millis, settings: &Settings, source: &mut dyn Source) -> Decided {
+pub fn decide(
+    rows: &mut Rows,
+    commands: &[Command],
+    now: Millis,
+    settings: &Settings,
+    source: &mut dyn Source,
+) -> Decided {
     let mut work = Work::new(rows, now, settings, source);
     let verdicts = commands
         .iter()
@@ -48,5 +54,8 @@ pub fn decide(rows: &mut Rows, commands: &[Command], now: Millis, settings: &Set
             Command::FlagUnmatched(payment) => work.flag_unmatched(payment),
         })
         .collect();
-    Decided { verdicts, changes: work.into_changes() }
+    Decided {
+        verdicts,
+        changes: work.into_changes(),
+    }
 }

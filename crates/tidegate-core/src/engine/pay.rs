@@ -3,8 +3,8 @@
 use super::work::{Move, Work};
 use crate::command::{Outcome, Pay, Rejection, Verdict};
 use crate::{
-    CancelReason, EventKind, LatePayment, Order, OrderId, Payment, PaymentId, PaymentOutcome, Refund, RefundReason, Refusal,
-    RefusalCode, Status,
+    CancelReason, EventKind, LatePayment, Order, OrderId, Payment, PaymentId, PaymentOutcome, Refund, RefundReason,
+    Refusal, RefusalCode, Status,
 };
 
 impl Work<'_> {
@@ -15,8 +15,13 @@ impl Work<'_> {
         if let Some(order) = self.order(&pay.order_id) {
             if let (Some(sent), Some(total)) = (pay.currency, order.total) {
                 if sent != total.currency {
-                    let detail = format!("the order is in {}; report the payment in that currency", total.currency);
-                    return Err(Refusal::new(RefusalCode::CurrencyMismatch, detail).order(&order.id).into());
+                    let detail = format!(
+                        "the order is in {}; report the payment in that currency",
+                        total.currency
+                    );
+                    return Err(Refusal::new(RefusalCode::CurrencyMismatch, detail)
+                        .order(&order.id)
+                        .into());
                 }
             }
             self.can_settle(&pay.order_id)?;
@@ -30,9 +35,17 @@ impl Work<'_> {
         if self.slot(&pay.order_id).is_some_and(|slot| slot.tombstone.is_some()) {
             let refund = self.owe_unmatched(&pay.payment_id, &pay.order_id, RefundReason::OrderCancelled);
             self.seal();
-            return Ok(Outcome::Paid { outcome: PaymentOutcome::RefundDue, order: None, refund: Some(refund) });
+            return Ok(Outcome::Paid {
+                outcome: PaymentOutcome::RefundDue,
+                order: None,
+                refund: Some(refund),
+            });
         }
-        Ok(Outcome::Paid { outcome: PaymentOutcome::Unmatched, order: None, refund: None })
+        Ok(Outcome::Paid {
+            outcome: PaymentOutcome::Unmatched,
+            order: None,
+            refund: None,
+        })
     }
 
     /// A payment of a pending order moves its stock: the rows must allow that before anything is stored.
@@ -48,7 +61,9 @@ impl Work<'_> {
         let stored = self.payment(owner, &pay.payment_id);
         let same = *owner == pay.order_id
             && stored.is_some_and(|stored| {
-                let sent = pay.amount.or(order.and_then(|order| order.total).map(|total| total.amount));
+                let sent = pay
+                    .amount
+                    .or(order.and_then(|order| order.total).map(|total| total.amount));
                 let currency = pay.currency.is_none() || stored.currency.is_none() || pay.currency == stored.currency;
                 sent == stored.amount && currency
             });
@@ -56,8 +71,16 @@ impl Work<'_> {
             let detail = "this payment_id was reported before for another order, amount or currency; give each payment its own id";
             return Err(Refusal::new(RefusalCode::PaymentIdReused, detail).order(owner).into());
         };
-        let refund = stored.refunds.iter().find(|refund| came_with_the_report(stored, refund)).cloned();
-        Ok(Outcome::Paid { outcome: PaymentOutcome::Duplicate, order: order.cloned(), refund })
+        let refund = stored
+            .refunds
+            .iter()
+            .find(|refund| came_with_the_report(stored, refund))
+            .cloned();
+        Ok(Outcome::Paid {
+            outcome: PaymentOutcome::Duplicate,
+            order: order.cloned(),
+            refund,
+        })
     }
 
     fn store(&mut self, pay: &Pay) {
@@ -77,15 +100,21 @@ impl Work<'_> {
             Some(order) => order.payments.push(payment),
             None => slot.unmatched.push(payment),
         }
-        self.rows.payments.insert(pay.payment_id.clone(), Some(pay.order_id.clone()));
-        self.changes.payments.insert(pay.payment_id.clone(), pay.order_id.clone());
+        self.rows
+            .payments
+            .insert(pay.payment_id.clone(), Some(pay.order_id.clone()));
+        self.changes
+            .payments
+            .insert(pay.payment_id.clone(), pay.order_id.clone());
     }
 
     /// Applies stored money to its order and says what it did.
     pub(super) fn apply_money(&mut self, id: &OrderId, payment: &PaymentId) -> (PaymentOutcome, Option<Refund>) {
         let total = self.order(id).expect("the caller has found this order").total;
         self.touch(id);
-        let row = self.payment_mut(id, payment).expect("the caller has stored this payment");
+        let row = self
+            .payment_mut(id, payment)
+            .expect("the caller has stored this payment");
         row.amount = row.amount.or(total.map(|total| total.amount));
         row.currency = total.map(|total| total.currency).or(row.currency);
         let amount = row.amount;
@@ -95,10 +124,14 @@ impl Work<'_> {
         let kept = order.kept();
         let covers = |money: i64| total.is_none_or(|total| money >= total.amount);
         let (outcome, counted) = match order.state.status {
-            Status::Pending if covers(kept + amount.unwrap_or(0)) => (PaymentOutcome::Applied, kept + amount.unwrap_or(0)),
+            Status::Pending if covers(kept + amount.unwrap_or(0)) => {
+                (PaymentOutcome::Applied, kept + amount.unwrap_or(0))
+            }
             Status::Pending => (PaymentOutcome::Partial, 0),
             Status::Paid | Status::Fulfilled => (PaymentOutcome::Surplus, 0),
-            Status::Cancelled if covers(amount.unwrap_or(0)) && self.can_revive(order) => (PaymentOutcome::Revived, amount.unwrap_or(0)),
+            Status::Cancelled if covers(amount.unwrap_or(0)) && self.can_revive(order) => {
+                (PaymentOutcome::Revived, amount.unwrap_or(0))
+            }
             Status::Cancelled => (PaymentOutcome::RefundDue, 0),
         };
         self.payment_mut(id, payment).expect("it was just found").outcome = outcome;
@@ -158,5 +191,6 @@ impl Work<'_> {
 
 /// Whether a refund belongs to the answer its report got, not to something that happened to the order later.
 fn came_with_the_report(payment: &Payment, refund: &Refund) -> bool {
-    matches!(refund.reason, RefundReason::Excess | RefundReason::Surplus) || payment.outcome == PaymentOutcome::RefundDue
+    matches!(refund.reason, RefundReason::Excess | RefundReason::Surplus)
+        || payment.outcome == PaymentOutcome::RefundDue
 }

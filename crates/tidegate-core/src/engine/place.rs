@@ -5,17 +5,23 @@ use crate::command::{Outcome, Place, Rejection, Verdict};
 use crate::money::MAX_AMOUNT;
 use crate::order::OrderState;
 use crate::{
-    CancelReason, EventKind, Line, Money, Order, OrderId, PaymentOutcome, Refusal, RefusalCode, RefundReason, Sku, SkuId, Status,
+    CancelReason, EventKind, Line, Money, Order, OrderId, PaymentOutcome, RefundReason, Refusal, RefusalCode, Sku,
+    SkuId, Status,
 };
 
 impl Work<'_> {
     pub(super) fn place(&mut self, place: &Place) -> Verdict {
         if let Some(id) = self.earlier(place)? {
-            return Ok(Outcome::Placed { order: self.known_order(&id)?.clone(), replayed: true });
+            return Ok(Outcome::Placed {
+                order: self.known_order(&id)?.clone(),
+                replayed: true,
+            });
         }
         if self.slot(&place.order_id).is_some_and(|slot| slot.tombstone.is_some()) {
             let detail = "this order was cancelled before it was placed; place it under a new id";
-            return Err(Refusal::new(RefusalCode::AlreadyCancelled, detail).order(&place.order_id).into());
+            return Err(Refusal::new(RefusalCode::AlreadyCancelled, detail)
+                .order(&place.order_id)
+                .into());
         }
         let superseded = self.superseded(place)?;
         let (lines, total) = self.priced_lines(place, superseded.as_ref())?;
@@ -50,23 +56,34 @@ impl Work<'_> {
         self.count_buyer(&id, 1);
         self.match_money(&id);
         self.seal();
-        Ok(Outcome::Placed { order: self.known_order(&id)?.clone(), replayed: false })
+        Ok(Outcome::Placed {
+            order: self.known_order(&id)?.clone(),
+            replayed: false,
+        })
     }
 
     /// The order that the same command placed before, if it did; a mismatch when its id or key was used otherwise.
     fn earlier(&mut self, place: &Place) -> Result<Option<OrderId>, Rejection> {
-        let alias = place.key.as_ref().and_then(|key| self.rows.order_keys.get(key).cloned().flatten());
+        let alias = place
+            .key
+            .as_ref()
+            .and_then(|key| self.rows.order_keys.get(key).cloned().flatten());
         let by_id = self.order(&place.order_id).map(|order| order.id.clone());
         let found = match (alias, by_id) {
             (Some(bound), _) if place.chosen && bound != place.order_id => {
-                return Err(mismatch("this Idempotency-Key belongs to another order_id; use a new key").order(&bound).into());
+                return Err(
+                    mismatch("this Idempotency-Key belongs to another order_id; use a new key")
+                        .order(&bound)
+                        .into(),
+                );
             }
             (Some(bound), _) => bound,
             (None, Some(id)) => id,
             (None, None) => return Ok(None),
         };
         if !same_command(self.known_order(&found)?, place) {
-            let detail = "this order was placed before with other content; repeat it unchanged, or use a new order_id and key";
+            let detail =
+                "this order was placed before with other content; repeat it unchanged, or use a new order_id and key";
             return Err(mismatch(detail).order(&found).into());
         }
         if let Some(key) = &place.key {
@@ -85,7 +102,10 @@ impl Work<'_> {
     /// The order to take the place of, and whether it is pending.
     fn superseded(&self, place: &Place) -> Result<Option<(OrderId, bool)>, Rejection> {
         let Some(id) = &place.supersedes else { return Ok(None) };
-        let order = self.order(id).filter(|order| order.buyer_id == place.buyer_id).ok_or_else(|| unknown_order(id))?;
+        let order = self
+            .order(id)
+            .filter(|order| order.buyer_id == place.buyer_id)
+            .ok_or_else(|| unknown_order(id))?;
         match order.state.status {
             Status::Pending => Ok(Some((id.clone(), true))),
             Status::Cancelled => Ok(Some((id.clone(), false))),
@@ -94,7 +114,11 @@ impl Work<'_> {
     }
 
     /// Judges every line, in the order of refusals: unknown, prices, archived, sale window, limits, stock.
-    fn priced_lines(&self, place: &Place, superseded: Option<&(OrderId, bool)>) -> Result<(Vec<Line>, Option<Money>), Rejection> {
+    fn priced_lines(
+        &self,
+        place: &Place,
+        superseded: Option<&(OrderId, bool)>,
+    ) -> Result<(Vec<Line>, Option<Money>), Rejection> {
         let mut skus: Vec<(&Sku, i64)> = Vec::with_capacity(place.lines.len());
         for (sku, quantity) in &place.lines {
             skus.push((self.sku(sku).ok_or_else(|| Refusal::unknown_sku(sku))?, *quantity));
@@ -104,16 +128,31 @@ impl Work<'_> {
             let detail = "this SKU is archived and not sold any more; leave it out";
             return Err(Refusal::new(RefusalCode::Archived, detail).sku(&sku.id).into());
         }
-        if let Some((sku, _)) = skus.iter().find(|(sku, _)| sku.on_sale_from.is_some_and(|from| self.now < from)) {
+        if let Some((sku, _)) = skus
+            .iter()
+            .find(|(sku, _)| sku.on_sale_from.is_some_and(|from| self.now < from))
+        {
             let detail = "this SKU is not on sale yet; its on_sale_from says from when";
             return Err(Refusal::new(RefusalCode::NotOnSale, detail).sku(&sku.id).into());
         }
         let given_back = |sku: &SkuId| -> i64 {
-            let old = superseded.filter(|(_, pending)| *pending).and_then(|(id, _)| self.order(id));
-            old.into_iter().flat_map(|order| &order.lines).filter(|line| line.sku == *sku).map(|line| line.quantity).sum()
+            let old = superseded
+                .filter(|(_, pending)| *pending)
+                .and_then(|(id, _)| self.order(id));
+            old.into_iter()
+                .flat_map(|order| &order.lines)
+                .filter(|line| line.sku == *sku)
+                .map(|line| line.quantity)
+                .sum()
         };
         for (sku, quantity) in &skus {
-            let already = self.rows.buyers.get(&(sku.id.clone(), place.buyer_id.clone())).copied().unwrap_or(0) - given_back(&sku.id);
+            let already = self
+                .rows
+                .buyers
+                .get(&(sku.id.clone(), place.buyer_id.clone()))
+                .copied()
+                .unwrap_or(0)
+                - given_back(&sku.id);
             check_limits(sku, *quantity, already)?;
         }
         for (sku, quantity) in &skus {
@@ -122,13 +161,21 @@ impl Work<'_> {
                 return Err(Refusal::insufficient_stock(&sku.id, available, *quantity).into());
             }
         }
-        let lines = skus.iter().map(|(sku, quantity)| Line { sku: sku.id.clone(), quantity: *quantity, unit_price: sku.price });
+        let lines = skus.iter().map(|(sku, quantity)| Line {
+            sku: sku.id.clone(),
+            quantity: *quantity,
+            unit_price: sku.price,
+        });
         Ok((lines.collect(), total))
     }
 
     fn new_order(&mut self, place: &Place, lines: Vec<Line>, total: Option<Money>) -> Order {
         let of_skus = lines.iter().filter_map(|line| self.sku(&line.sku)?.hold_seconds).min();
-        let hold = place.hold_seconds.or(of_skus).unwrap_or(self.settings.hold_seconds).min(self.settings.max_hold_seconds);
+        let hold = place
+            .hold_seconds
+            .or(of_skus)
+            .unwrap_or(self.settings.hold_seconds)
+            .min(self.settings.max_hold_seconds);
         let pay_by = self.now.plus_seconds(hold);
         Order {
             no: self.source.order_no(),
@@ -163,7 +210,11 @@ impl Work<'_> {
         if waiting.is_empty() {
             return;
         }
-        let unmatched: Vec<_> = waiting.iter().filter(|p| p.outcome == PaymentOutcome::Unmatched).map(|p| p.id.clone()).collect();
+        let unmatched: Vec<_> = waiting
+            .iter()
+            .filter(|p| p.outcome == PaymentOutcome::Unmatched)
+            .map(|p| p.id.clone())
+            .collect();
         let order = slot.order.as_mut().expect("the order was just inserted");
         order.payments = waiting;
         for payment in unmatched {
@@ -182,7 +233,11 @@ impl Work<'_> {
 fn same_command(order: &Order, place: &Place) -> bool {
     order.buyer_id == place.buyer_id
         && order.lines.len() == place.lines.len()
-        && order.lines.iter().zip(&place.lines).all(|(line, (sku, quantity))| line.sku == *sku && line.quantity == *quantity)
+        && order
+            .lines
+            .iter()
+            .zip(&place.lines)
+            .all(|(line, (sku, quantity))| line.sku == *sku && line.quantity == *quantity)
         && order.requested_hold == place.hold_seconds
         && order.supersedes == place.supersedes
         && order.metadata == place.metadata
@@ -196,24 +251,40 @@ fn total_of(skus: &[(&Sku, i64)]) -> Result<Option<Money>, Rejection> {
         Rejection::from(refusal)
     };
     let currency = skus[0].0.price.map(|price| price.currency);
-    if let Some(i) = skus.iter().position(|(sku, _)| sku.price.map(|price| price.currency) != currency) {
-        return Err(invalid(Some(i), "the SKUs of one order must all be priced in one currency, or none of them; split the order"));
+    if let Some(i) = skus
+        .iter()
+        .position(|(sku, _)| sku.price.map(|price| price.currency) != currency)
+    {
+        return Err(invalid(
+            Some(i),
+            "the SKUs of one order must all be priced in one currency, or none of them; split the order",
+        ));
     }
     let Some(currency) = currency else { return Ok(None) };
     let sum = skus.iter().try_fold(0_i64, |sum, (sku, quantity)| {
         let price = sku.price.map_or(0, |price| price.amount);
-        price.checked_mul(*quantity).and_then(|line| sum.checked_add(line)).filter(|sum| *sum <= MAX_AMOUNT)
+        price
+            .checked_mul(*quantity)
+            .and_then(|line| sum.checked_add(line))
+            .filter(|sum| *sum <= MAX_AMOUNT)
     });
     match sum {
         Some(amount) => Ok(Some(Money { amount, currency })),
-        None => Err(invalid(None, "the total exceeds the largest amount (2^53 - 1 minor units); split the order")),
+        None => Err(invalid(
+            None,
+            "the total exceeds the largest amount (2^53 - 1 minor units); split the order",
+        )),
     }
 }
 
 fn check_limits(sku: &Sku, quantity: i64, already: i64) -> Result<(), Rejection> {
     let refuse = |limit: i64, already: i64, whose: &str| {
         let detail = format!("at most {limit} units of this SKU are sold {whose}; order fewer");
-        let refusal = Refusal { limit: Some(limit), already: Some(already), ..Refusal::new(RefusalCode::LimitReached, detail).sku(&sku.id) };
+        let refusal = Refusal {
+            limit: Some(limit),
+            already: Some(already),
+            ..Refusal::new(RefusalCode::LimitReached, detail).sku(&sku.id)
+        };
         Err(refusal.into())
     };
     match (sku.max_per_order, sku.max_per_buyer) {

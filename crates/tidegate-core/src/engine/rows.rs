@@ -2,8 +2,8 @@
 
 use crate::command::{Outcome, Parked};
 use crate::{
-    BuyerId, Event, IdempotencyKey, Map, Millis, Order, OrderId, OrderNo, Payment, PaymentId, RefundId, Set, Sku, SkuId,
-    StockChange,
+    BuyerId, Event, IdempotencyKey, Map, Millis, Order, OrderId, OrderNo, Payment, PaymentId, RefundId, Set, Sku,
+    SkuId, StockChange,
 };
 
 /// Which operation an idempotency key of [`RequestRecord`] belongs to. Order keys are kept apart, for ever.

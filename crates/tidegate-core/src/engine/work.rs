@@ -6,8 +6,8 @@
 use super::rows::{Changes, KeyScope, RequestRecord, Rows, Slot, Source};
 use crate::command::{Failure, Rejection};
 use crate::{
-    Counts, Event, EventKind, IdempotencyKey, Millis, Order, OrderId, Payment, PaymentId, PaymentOutcome, Refund, Refusal,
-    RefusalCode, RefundReason, RefundStatus, Set, Settings, Sku, SkuId, StockChange, StockKind,
+    Counts, Event, EventKind, IdempotencyKey, Millis, Order, OrderId, Payment, PaymentId, PaymentOutcome, Refund,
+    RefundReason, RefundStatus, Refusal, RefusalCode, Set, Settings, Sku, SkuId, StockChange, StockKind,
 };
 
 /// How long keys of operations other than placing are bound, seconds.
@@ -43,16 +43,55 @@ pub(super) struct Move {
 }
 
 impl Move {
-    pub(super) const HOLD: Move = Move { kind: StockKind::Held, on_hand: 0, held: 1, sold: 0 };
-    pub(super) const RELEASE: Move = Move { kind: StockKind::Released, on_hand: 0, held: -1, sold: 0 };
-    pub(super) const SELL_HELD: Move = Move { kind: StockKind::Sold, on_hand: 0, held: -1, sold: 1 };
-    pub(super) const SELL: Move = Move { kind: StockKind::Sold, on_hand: 0, held: 0, sold: 1 };
-    pub(super) const RETURN: Move = Move { kind: StockKind::Returned, on_hand: 0, held: 0, sold: -1 };
-    pub(super) const WRITE_OFF: Move = Move { kind: StockKind::WrittenOff, on_hand: -1, held: 0, sold: -1 };
-    pub(super) const FULFIL: Move = Move { kind: StockKind::Fulfilled, on_hand: -1, held: 0, sold: -1 };
+    pub(super) const HOLD: Move = Move {
+        kind: StockKind::Held,
+        on_hand: 0,
+        held: 1,
+        sold: 0,
+    };
+    pub(super) const RELEASE: Move = Move {
+        kind: StockKind::Released,
+        on_hand: 0,
+        held: -1,
+        sold: 0,
+    };
+    pub(super) const SELL_HELD: Move = Move {
+        kind: StockKind::Sold,
+        on_hand: 0,
+        held: -1,
+        sold: 1,
+    };
+    pub(super) const SELL: Move = Move {
+        kind: StockKind::Sold,
+        on_hand: 0,
+        held: 0,
+        sold: 1,
+    };
+    pub(super) const RETURN: Move = Move {
+        kind: StockKind::Returned,
+        on_hand: 0,
+        held: 0,
+        sold: -1,
+    };
+    pub(super) const WRITE_OFF: Move = Move {
+        kind: StockKind::WrittenOff,
+        on_hand: -1,
+        held: 0,
+        sold: -1,
+    };
+    pub(super) const FULFIL: Move = Move {
+        kind: StockKind::Fulfilled,
+        on_hand: -1,
+        held: 0,
+        sold: -1,
+    };
 
     fn times(self, quantity: i64) -> Counts {
-        Counts { on_hand: self.on_hand * quantity, held: self.held * quantity, sold: self.sold * quantity }
+        Counts {
+            on_hand: self.on_hand * quantity,
+            held: self.held * quantity,
+            sold: self.sold * quantity,
+        }
     }
 }
 
@@ -94,7 +133,11 @@ impl<'a> Work<'a> {
         if !self.touched.contains(id) {
             self.touched.push(id.clone());
         }
-        self.rows.ids.get_mut(id).and_then(|slot| slot.order.as_mut()).expect("the caller has found this order")
+        self.rows
+            .ids
+            .get_mut(id)
+            .and_then(|slot| slot.order.as_mut())
+            .expect("the caller has found this order")
     }
 
     pub(super) fn sku(&self, id: &SkuId) -> Option<&Sku> {
@@ -116,7 +159,9 @@ impl<'a> Work<'a> {
     pub(super) fn can_move(&self, id: &OrderId, m: Move) -> Result<(), Rejection> {
         let order = self.known_order(id)?;
         for line in &order.lines {
-            let moved = self.sku(&line.sku).and_then(|sku| sku.counts.checked_add(m.times(line.quantity)));
+            let moved = self
+                .sku(&line.sku)
+                .and_then(|sku| sku.counts.checked_add(m.times(line.quantity)));
             if moved.is_none() {
                 let detail = format!(
                     "order {id} has {} units of SKU {}, which its counts {:?} do not allow to move",
@@ -134,7 +179,14 @@ impl<'a> Work<'a> {
     pub(super) fn move_stock(&mut self, id: &OrderId, m: Move) {
         let (no, lines) = {
             let order = self.order(id).expect("the caller has found this order");
-            (order.no, order.lines.iter().map(|line| (line.sku.clone(), line.quantity)).collect::<Vec<_>>())
+            (
+                order.no,
+                order
+                    .lines
+                    .iter()
+                    .map(|line| (line.sku.clone(), line.quantity))
+                    .collect::<Vec<_>>(),
+            )
         };
         for (sku, quantity) in lines {
             self.change_stock(&sku, m.kind, m.times(quantity), Some((no, id.clone())), None);
@@ -150,11 +202,25 @@ impl<'a> Work<'a> {
         order: Option<(crate::OrderNo, OrderId)>,
         reason: Option<String>,
     ) {
-        let sku = self.rows.skus.get_mut(id).and_then(Option::as_mut).expect("the caller has found this SKU");
+        let sku = self
+            .rows
+            .skus
+            .get_mut(id)
+            .and_then(Option::as_mut)
+            .expect("the caller has found this SKU");
         sku.counts = sku.counts.checked_add(delta).expect("the caller has checked this move");
         sku.stock_version += 1;
         let (stock_version, after) = (sku.stock_version, sku.counts);
-        self.changes.stock.push(StockChange { sku: id.clone(), stock_version, at: self.now, kind, order, reason, delta, after });
+        self.changes.stock.push(StockChange {
+            sku: id.clone(),
+            stock_version,
+            at: self.now,
+            kind,
+            order,
+            reason,
+            delta,
+            after,
+        });
         self.changes.skus.insert(id.clone());
     }
 
@@ -163,7 +229,12 @@ impl<'a> Work<'a> {
         let (buyer, lines) = {
             let order = self.order(id).expect("the caller has found this order");
             let counted = order.lines.iter().filter(|line| self.rows.counts_buyers(&line.sku));
-            (order.buyer_id.clone(), counted.map(|line| (line.sku.clone(), line.quantity)).collect::<Vec<_>>())
+            (
+                order.buyer_id.clone(),
+                counted
+                    .map(|line| (line.sku.clone(), line.quantity))
+                    .collect::<Vec<_>>(),
+            )
         };
         for (sku, quantity) in lines {
             let key = (sku, buyer.clone());
@@ -175,14 +246,22 @@ impl<'a> Work<'a> {
     // --- money ---
 
     /// Makes `amount` of a payment due back, with its event.
-    pub(super) fn owe(&mut self, payment: &PaymentId, order_id: &OrderId, amount: Option<i64>, reason: RefundReason) -> Refund {
+    pub(super) fn owe(
+        &mut self,
+        payment: &PaymentId,
+        order_id: &OrderId,
+        amount: Option<i64>,
+        reason: RefundReason,
+    ) -> Refund {
         let id = self.source.refund_id();
         let has_order = self.order(order_id).is_some();
         if has_order {
             self.touch(order_id);
         }
         let now = self.now;
-        let row = self.payment_mut(order_id, payment).expect("the caller has found this payment");
+        let row = self
+            .payment_mut(order_id, payment)
+            .expect("the caller has found this payment");
         let refund = Refund {
             id: id.clone(),
             payment_id: payment.clone(),
@@ -196,11 +275,19 @@ impl<'a> Work<'a> {
         };
         row.refunds.push(refund.clone());
         let row = row.clone();
-        self.rows.refunds.insert(id.clone(), Some((payment.clone(), order_id.clone())));
+        self.rows
+            .refunds
+            .insert(id.clone(), Some((payment.clone(), order_id.clone())));
         self.changes.refunds.insert(id, payment.clone());
         self.changes.payments.insert(payment.clone(), order_id.clone());
         let event_order = has_order.then(|| order_id.clone());
-        self.event(event_order, EventKind::PaymentRefundDue, Some(row), Some(refund.clone()), None);
+        self.event(
+            event_order,
+            EventKind::PaymentRefundDue,
+            Some(row),
+            Some(refund.clone()),
+            None,
+        );
         refund
     }
 
@@ -218,7 +305,9 @@ impl<'a> Work<'a> {
 
     /// Money that names an id no order will ever have (or not with this money): due back.
     pub(super) fn owe_unmatched(&mut self, payment: &PaymentId, order_id: &OrderId, reason: RefundReason) -> Refund {
-        let row = self.payment_mut(order_id, payment).expect("the caller has found this payment");
+        let row = self
+            .payment_mut(order_id, payment)
+            .expect("the caller has found this payment");
         row.outcome = PaymentOutcome::RefundDue;
         let amount = row.amount;
         self.owe(payment, order_id, amount, reason)
@@ -240,7 +329,9 @@ impl<'a> Work<'a> {
 
     /// What an operation's key is bound to: `Ok(true)` for this command (a repeat), `Ok(false)` for nothing.
     pub(super) fn repeats(&self, scope: KeyScope, key: &IdempotencyKey, command: &str) -> Result<bool, Rejection> {
-        let Some(Some(record)) = self.rows.request_keys.get(&(scope, key.clone())) else { return Ok(false) };
+        let Some(Some(record)) = self.rows.request_keys.get(&(scope, key.clone())) else {
+            return Ok(false);
+        };
         if record.at < self.now.plus_seconds(-REQUEST_KEY_SECONDS) {
             return Ok(false);
         }
@@ -252,7 +343,9 @@ impl<'a> Work<'a> {
 
     pub(super) fn bind(&mut self, scope: KeyScope, key: &IdempotencyKey, command: String) {
         let at = self.now;
-        self.rows.request_keys.insert((scope, key.clone()), Some(RequestRecord { command, at }));
+        self.rows
+            .request_keys
+            .insert((scope, key.clone()), Some(RequestRecord { command, at }));
         self.changes.request_keys.push((scope, key.clone()));
     }
 
@@ -271,7 +364,13 @@ impl<'a> Work<'a> {
         refund: Option<Refund>,
         reason: Option<String>,
     ) {
-        self.drafts.push(Draft { order, kind, payment, refund, reason });
+        self.drafts.push(Draft {
+            order,
+            kind,
+            payment,
+            refund,
+            reason,
+        });
     }
 
     /// Ends a command: counts versions, numbers events.
@@ -280,7 +379,12 @@ impl<'a> Work<'a> {
             if self.new_orders.contains(&id) {
                 continue;
             }
-            let order = self.rows.ids.get_mut(&id).and_then(|slot| slot.order.as_mut()).expect("touched orders exist");
+            let order = self
+                .rows
+                .ids
+                .get_mut(&id)
+                .and_then(|slot| slot.order.as_mut())
+                .expect("touched orders exist");
             order.state.version += 1;
             self.changes.updated_orders.insert(id);
         }
@@ -299,7 +403,12 @@ impl<'a> Work<'a> {
                 reason: draft.reason,
             };
             if let Some(id) = draft.order {
-                let order = self.rows.ids.get_mut(&id).and_then(|slot| slot.order.as_mut()).expect("events name orders that exist");
+                let order = self
+                    .rows
+                    .ids
+                    .get_mut(&id)
+                    .and_then(|slot| slot.order.as_mut())
+                    .expect("events name orders that exist");
                 order.last_seq += 1;
                 event.seq = order.last_seq;
                 event.state = Some(order.state.clone());
@@ -319,7 +428,11 @@ fn is_order_event(kind: EventKind) -> bool {
 }
 
 pub(super) fn unknown_order(id: &OrderId) -> Refusal {
-    Refusal::new(RefusalCode::UnknownOrder, "no such order; check the id, or place the order first").order(id)
+    Refusal::new(
+        RefusalCode::UnknownOrder,
+        "no such order; check the id, or place the order first",
+    )
+    .order(id)
 }
 
 pub(super) fn mismatch(detail: &str) -> Refusal {
@@ -333,5 +446,9 @@ pub(super) fn illegal(order: &Order, what: &str) -> Refusal {
         crate::Status::Cancelled => "cancelled",
         crate::Status::Fulfilled => "fulfilled",
     };
-    Refusal::new(RefusalCode::IllegalTransition, format!("the order is {status} and cannot be {what}; GET it to see where it stands")).order(&order.id)
+    Refusal::new(
+        RefusalCode::IllegalTransition,
+        format!("the order is {status} and cannot be {what}; GET it to see where it stands"),
+    )
+    .order(&order.id)
 }

@@ -9,7 +9,7 @@ pub(crate) mod reconcile;
 pub(crate) mod sweep;
 
 use std::future::Future;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
@@ -25,20 +25,38 @@ pub(crate) const LAG_BOUND_MS: i64 = 5_000;
 pub(crate) struct Health {
     ledger_failure: Mutex<Option<String>>,
     lateness_ms: AtomicI64,
+    /// A commit failed since the last repair: it may have gone through, unseen by gate and index.
+    unsure: AtomicBool,
 }
 
 impl Health {
     /// Why the ledger cannot write, while it cannot.
     pub(crate) fn ledger_failure(&self) -> Option<String> {
-        self.ledger_failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.ledger_failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Notes how the latest write went.
     pub(crate) fn wrote(&self, failure: Option<String>) {
         let mut held = self.ledger_failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if failure.is_some() {
+            self.be_unsure();
+        }
         if held.is_some() || failure.is_some() {
             *held = failure;
         }
+    }
+
+    /// Gate and index may have missed a commit.
+    pub(crate) fn be_unsure(&self) {
+        self.unsure.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether gate and index may have missed a commit; asking clears it.
+    pub(crate) fn take_unsure(&self) -> bool {
+        self.unsure.swap(false, Ordering::Relaxed)
     }
 
     /// Whether the oldest overdue deadline seen by the sweep is later than the lag bound.
@@ -66,11 +84,17 @@ pub(crate) struct Tasks {
 impl Tasks {
     /// Starts every worker the options ask for.
     pub(crate) fn start(&self, inner: &Arc<Inner>) {
-        let mut servants = self.servants.try_lock().expect("nobody else holds it before the start has returned");
+        let mut servants = self
+            .servants
+            .try_lock()
+            .expect("nobody else holds it before the start has returned");
         servants.spawn(group_commit::run(Arc::clone(inner)));
         servants.spawn(probes::run(Arc::clone(inner)));
         if inner.options.workers {
-            let mut workers = self.workers.try_lock().expect("nobody else holds it before the start has returned");
+            let mut workers = self
+                .workers
+                .try_lock()
+                .expect("nobody else holds it before the start has returned");
             workers.spawn(self.until_stopped(due::run(Arc::clone(inner))));
             workers.spawn(self.until_stopped(sweep::run(Arc::clone(inner))));
             workers.spawn(self.until_stopped(housekeeping::run(Arc::clone(inner))));

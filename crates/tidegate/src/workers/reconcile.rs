@@ -13,16 +13,24 @@ const PAGE: usize = 5_000;
 
 /// Compares, repairs, audits.
 pub(crate) async fn run(inner: &Inner) -> Result<ReconcileReport> {
-    let mut report = ReconcileReport::default();
-    gate(inner, &mut report).await?;
+    let mut report = repair(inner).await?;
     if inner.options.workers {
-        deadlines(inner, &mut report).await?;
         report.repaired += workers::housekeeping::retry_parked(inner).await?;
     }
     let audit = inner.ledger.audit(workers::LAG_BOUND_MS).await?;
     report.checked += audit.checked;
     report.invariants = audit.invariants;
     report.findings.extend(audit.findings);
+    Ok(report)
+}
+
+/// Compares gate and deadline index with the ledger and repairs them.
+pub(crate) async fn repair(inner: &Inner) -> Result<ReconcileReport> {
+    let mut report = ReconcileReport::default();
+    gate(inner, &mut report).await?;
+    if inner.options.workers {
+        deadlines(inner, &mut report).await?;
+    }
     Ok(report)
 }
 
@@ -44,11 +52,18 @@ async fn gate(inner: &Inner, report: &mut ReconcileReport) -> Result<()> {
             // A commit since this page was read may have left a newer copy; only an older or a different one of the
             // same version is drift.
             let drifted = held.as_ref().is_none_or(|held| {
-                held.stock_version < truth.stock_version || (held.stock_version == truth.stock_version && held.available != truth.available)
+                held.stock_version < truth.stock_version
+                    || (held.stock_version == truth.stock_version && held.available != truth.available)
             });
             if drifted {
-                found(report, "I9", format!("the gate's copy of SKU {sku} differed from the ledger and was replaced"));
-                inner.gate.replace(std::slice::from_ref(&(sku.clone(), truth.clone())), true);
+                found(
+                    report,
+                    "I9",
+                    format!("the gate's copy of SKU {sku} differed from the ledger and was replaced"),
+                );
+                inner
+                    .gate
+                    .replace(std::slice::from_ref(&(sku.clone(), truth.clone())), true);
             }
         }
         if page.len() < PAGE {
@@ -65,7 +80,11 @@ async fn deadlines(inner: &Inner, report: &mut ReconcileReport) -> Result<()> {
         report.checked += page.len() as u64;
         for (order, at) in &page {
             if !inner.deadlines.contains(*order, *at).await? {
-                found(report, "I9", format!("the deadline of order number {} was not indexed and is now", order.0));
+                found(
+                    report,
+                    "I9",
+                    format!("the deadline of order number {} was not indexed and is now", order.0),
+                );
                 inner.deadlines.schedule(&[(*order, *at)]).await?;
             }
         }
