@@ -1,0 +1,215 @@
+//! `tidegate replay`: real orders from CSV, placed, paid and cancelled as they were.
+//!
+//! - [`source`], [`columns`], [`row`], [`price`]: a row as it stands in a file. [`reason`], [`unusable`]: why one cannot be used.
+//! - [`index`], [`plan`], [`invoice`]: rows put together to invoices in order of time, without keeping them.
+//! - [`catalogue`], [`send`], [`cancellations`]: what the server is told. [`report`]: what came of it.
+
+mod cancellations;
+mod catalogue;
+mod columns;
+mod index;
+mod invoice;
+mod plan;
+mod price;
+mod reason;
+mod report;
+mod row;
+mod send;
+mod source;
+mod unusable;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use tidegate::core::{Currency, Settings};
+
+use self::cancellations::Orders;
+use self::catalogue::{Catalogue, Stock};
+use self::columns::Names;
+use self::invoice::Invoice;
+use self::plan::{Fault, Plan};
+use self::report::{Report, Rows};
+use self::send::{Habits, Sender};
+use self::unusable::Unusable;
+use crate::client::ServerArgs;
+use crate::failure::{Failure, Result};
+use crate::load::own_server::{OwnServer, Stores};
+use crate::load::pool::Pool;
+use crate::load::summary::Summary;
+use crate::load::target::Target;
+use crate::load::verify;
+use crate::progress::Progress;
+use crate::{output, runtime};
+
+/// Connections of a replay.
+const CONNECTIONS: usize = 16;
+/// How long after the last deadline the orders are read.
+const AFTER_THE_LAST: Duration = Duration::from_millis(100);
+
+/// Flags of `replay`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// CSV files; together they are one stream of invoices in order of time
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    stores: Stores,
+    /// Names of the columns where they differ, such as invoice=order_no,price=unit_price
+    #[arg(long, value_name = "COLUMN=NAME,..")]
+    map: Option<String>,
+    /// Units of each SKU
+    #[arg(long, value_name = "UNITS", conflicts_with = "stock_from_total", value_parser = clap::value_parser!(i64).range(0..=tidegate::core::sku::MAX_ON_HAND))]
+    stock: Option<i64>,
+    /// Units of each SKU as a share of what the files sell of it
+    #[arg(long, value_name = "RATIO", default_value_t = 1.0)]
+    stock_from_total: f64,
+    /// How many times faster than it was, or `max`
+    #[arg(long, value_name = "TIMES", default_value = "max", value_parser = speed)]
+    speed: Speed,
+    /// Share of accepted orders that are paid
+    #[arg(long, value_name = "RATIO", default_value_t = 0.7)]
+    pay_ratio: f64,
+    /// How long an order waits for its money, in real time
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(i64).range(1..=86_400))]
+    hold_seconds: i64,
+    /// Decides who pays
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Currency of the prices, ISO 4217
+    #[arg(long, value_name = "CODE", default_value = "GBP")]
+    currency: Currency,
+    /// File that gets every row that could not be used, as NDJSON
+    #[arg(long, value_name = "FILE")]
+    unusable: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Speed {
+    Max,
+    Times(f64),
+}
+
+fn speed(text: &str) -> std::result::Result<Speed, String> {
+    match text.parse::<f64>() {
+        _ if text == "max" => Ok(Speed::Max),
+        Ok(times) if times.is_finite() && times > 0.0 => Ok(Speed::Times(times)),
+        _ => Err("must be `max` or a number above 0".to_owned()),
+    }
+}
+
+/// Runs it.
+pub fn run(args: Args) -> Result {
+    let share = |flag: &str, value: f64, most: f64| match (0.0..=most).contains(&value) {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!("{flag} {value}: must be a number from 0 to {most}"))),
+    };
+    share("--pay-ratio", args.pay_ratio, 1.0)?;
+    share("--stock-from-total", args.stock_from_total, 1_000_000.0)?;
+    let sound = runtime::run(replay(&args))?;
+    if sound { Ok(()) } else { Err(Failure::Found) }
+}
+
+async fn replay(args: &Args) -> Result<bool> {
+    let names = Names::parse(args.map.as_deref())?;
+    let mut unusable = Unusable::new(&args.files, args.unusable.as_deref())?;
+    let mut plan = Plan::read(&args.files, &names, args.currency, &mut unusable, args.json)?;
+    if plan.orders == 0 {
+        unusable.finish()?;
+        return Err(Failure::Work(format!("no order in {} rows could be used; check the columns with --map", plan.rows)));
+    }
+    let own = match &args.server.to {
+        Some(_) => None,
+        None => Some(OwnServer::start(&args.stores, Settings { hold_seconds: args.hold_seconds, ..Settings::default() }).await?),
+    };
+    let target = match (&own, &args.server.to) {
+        (Some(own), _) => Target::local(own.addr)?,
+        (None, url) => Target::parse(url.as_deref().unwrap_or(crate::client::DEFAULT_URL), args.server.token.as_deref())?,
+    };
+    let done = against(args, &mut plan, &mut unusable, Pool::new(target, CONNECTIONS), own.as_ref()).await;
+    unusable.finish()?;
+    if let Some(own) = own {
+        own.stop().await?;
+    }
+    done
+}
+
+async fn against(args: &Args, plan: &mut Plan, unusable: &mut Unusable, pool: Pool, own: Option<&OwnServer>) -> Result<bool> {
+    let stock = args.stock.map_or(Stock::OfTotal(args.stock_from_total), Stock::Each);
+    let mut catalogue = Catalogue::create(pool.clone(), args.currency, &plan.skus, stock).await?;
+    if catalogue.kept_stock > 0 {
+        output::note(format!("{} SKUs were there with another stock, which they keep", catalogue.kept_stock));
+    }
+    let habits = Habits { pay_ratio: args.pay_ratio, hold_seconds: args.hold_seconds, seed: args.seed };
+    let mut sender = Sender::new(pool.clone(), habits, Orders::of(std::mem::take(&mut plan.cancelling)), unusable);
+    let began = Instant::now();
+    send_all(args, plan, &mut sender, &mut catalogue).await?;
+    let took = began.elapsed();
+    let Sender { sent, place, .. } = sender;
+    if let Some(last) = sent.last_deadline {
+        let progress = Progress::new("waiting for the last deadline", None, args.json);
+        progress.message(format!("{:.1} s", last.saturating_duration_since(Instant::now()).as_secs_f64()));
+        tokio::time::sleep_until((last + AFTER_THE_LAST).into()).await;
+    }
+    let skus: Vec<String> = plan.skus.iter().map(|sold| sold.sku.to_string()).collect();
+    let seen = verify::look(&pool, &sent.accepted, &skus, own.is_none(), &BTreeMap::new()).await?;
+    let mut findings = seen.findings;
+    let mut invariants = seen.invariants;
+    if let Some(own) = own {
+        own.audit(&mut invariants, &mut findings).await?;
+    }
+    let revived = sent.paid.get("revived").copied().unwrap_or(0);
+    let summary = Summary {
+        placed: sent.placed,
+        paid: sent.paid.get("applied").copied().unwrap_or(0) + revived,
+        expired: seen.expired + revived,
+        cancelled: seen.cancelled,
+        revived,
+        refused: sent.refused.values().sum(),
+        oversold: seen.occupancy.finish().oversold(),
+        duplicates: sent.duplicates,
+        orders_per_second: (sent.placed + sent.replayed) as f64 / took.as_secs_f64().max(f64::EPSILON),
+        place_ms: place.percentiles(),
+        lateness_ms: seen.lateness.percentiles(),
+        invariants,
+    };
+    let sound = summary.is_sound();
+    let rows = Rows { read: plan.rows, used: sent.rows, unusable: unusable.counts().clone() };
+    let report = Report {
+        summary,
+        replayed: sent.replayed,
+        refusals: sent.refused,
+        rows,
+        orders_in_file: plan.orders,
+        cancellations: plan.cancellations,
+        guests: plan.guests,
+    };
+    findings.iter().for_each(output::note);
+    if args.json { output::json(&report)? } else { output::line(report.text(unusable, plan, catalogue.price_changes))? }
+    Ok(sound)
+}
+
+async fn send_all(args: &Args, plan: &mut Plan, sender: &mut Sender<'_>, catalogue: &mut Catalogue) -> Result {
+    let progress = Progress::new("replaying invoices", Some(plan.entries.len() as u64), args.json);
+    let digits = args.currency.minor_digits();
+    let first = plan.entries.first().map_or(0, |entry| entry.at);
+    let began = Instant::now();
+    // What cannot be used was told at the readings before.
+    let told = |_, _| Ok::<(), Fault>(());
+    for entry in &plan.entries {
+        progress.add(1);
+        let read = Invoice::read(entry, &mut plan.sources, digits, told);
+        let Some(invoice) = read.map_err(|fault| fault.at(std::path::Path::new("a file")))? else { continue };
+        if let Speed::Times(times) = args.speed {
+            let after = (entry.at - first) as f64 / 1_000.0 / times;
+            tokio::time::sleep_until((began + Duration::from_secs_f64(after.max(0.0))).into()).await;
+        }
+        sender.send(&invoice, catalogue).await?;
+    }
+    sender.payments_done().await
+}

@@ -1,0 +1,75 @@
+//! What a replay prints.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::plan::Plan;
+use super::reason::Reason;
+use super::unusable::Unusable;
+use crate::load::summary::Summary;
+use crate::output;
+
+/// The JSON object of `replay --json`: the one of `demo`, and what became of the rows.
+#[derive(Serialize)]
+pub struct Report {
+    /// What `demo` reports too.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// Orders that an earlier run of the same files had placed.
+    pub replayed: u64,
+    /// Refused orders by code.
+    pub refusals: BTreeMap<String, u64>,
+    /// The rows of the files.
+    pub rows: Rows,
+    /// Invoices that are orders.
+    pub orders_in_file: u64,
+    /// Invoices that are cancellations.
+    pub cancellations: u64,
+    /// Orders without a customer, sold to `guest-<invoice>`.
+    pub guests: u64,
+}
+
+/// The rows of the files.
+#[derive(Serialize)]
+pub struct Rows {
+    /// All of them.
+    pub read: u64,
+    /// Those that were sent as lines of an order, or cancelled one.
+    pub used: u64,
+    /// The others by reason.
+    pub unusable: BTreeMap<Reason, u64>,
+}
+
+impl Report {
+    /// The report for people.
+    pub fn text(&self, unusable: &Unusable, plan: &Plan, price_changes: u64) -> String {
+        let mut text = format!(
+            "{} rows: {} used, {} not. {} orders ({} of guests), {} cancellations, {} SKUs whose price changed {} times.\n\n",
+            self.rows.read,
+            self.rows.used,
+            unusable.total(),
+            self.orders_in_file,
+            self.guests,
+            self.cancellations,
+            plan.skus.len(),
+            price_changes,
+        );
+        text.push_str(&self.summary.table());
+        if self.replayed > 0 {
+            text.push_str(&format!("\n{} orders were there from an earlier run of these files and were not placed again", self.replayed));
+        }
+        if !self.refusals.is_empty() {
+            let codes: Vec<_> = self.refusals.iter().map(|(code, n)| format!("{n} {code}")).collect();
+            text.push_str(&format!("\nrefused: {}", codes.join(", ")));
+        }
+        if unusable.total() > 0 {
+            let mut rows = vec![["rows", "reason", "meaning", "lines"].map(str::to_owned).to_vec()];
+            for (reason, n) in unusable.counts() {
+                rows.push(vec![n.to_string(), reason.name().to_owned(), reason.meaning().to_owned(), unusable.listed(*reason)]);
+            }
+            text.push_str(&format!("\n\nnot used:\n{}", output::table(&rows).trim_end()));
+        }
+        text
+    }
+}
