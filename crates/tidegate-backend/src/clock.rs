@@ -41,10 +41,7 @@ pub trait Clock: Send + Sync {
     /// [`ErrorKind::Configuration`] for every other clock.
     fn advance_to(&self, at: Millis) -> Result<()> {
         let _ = at;
-        Err(Error::new(
-            ErrorKind::Configuration,
-            "this clock is not a manual one; start with --manual-clock",
-        ))
+        Err(Error::new(ErrorKind::Configuration, "this clock is not a manual one; start with --manual-clock"))
     }
 }
 
@@ -78,12 +75,7 @@ impl Clock for SystemClock {
 
     fn status(&self) -> ClockStatus {
         let now = self.now();
-        ClockStatus {
-            now,
-            host: now,
-            stepped: false,
-            manual: false,
-        }
+        ClockStatus { now, host: now, stepped: false, manual: false }
     }
 
     fn accept(&self) -> ClockStatus {
@@ -102,10 +94,7 @@ impl ManualClock {
     /// A clock that shows `start`.
     #[must_use]
     pub fn new(start: Millis) -> Self {
-        Self {
-            now: watch::Sender::new(start),
-            moving: Mutex::new(()),
-        }
+        Self { now: watch::Sender::new(start), moving: Mutex::new(()) }
     }
 }
 
@@ -123,12 +112,7 @@ impl Clock for ManualClock {
     }
 
     fn status(&self) -> ClockStatus {
-        ClockStatus {
-            now: self.now(),
-            host: host_now(),
-            stepped: false,
-            manual: true,
-        }
+        ClockStatus { now: self.now(), host: host_now(), stepped: false, manual: true }
     }
 
     fn accept(&self) -> ClockStatus {

@@ -22,6 +22,7 @@ pub struct Claim {
 }
 
 /// Orders by the instant their deadline falls due. All calls are idempotent and cheap (O(log n) an order).
+#[expect(clippy::len_without_is_empty, reason = "an empty queue is one whose `next_at` is `None`")]
 pub trait DeadlineQueue: Send + Sync {
     /// Adds deadlines. An order that is there already is claimable at the earliest instant it was given.
     fn schedule<'a>(&'a self, deadlines: &'a [(OrderNo, Millis)]) -> BoxFuture<'a, Result<()>>;

@@ -39,11 +39,7 @@ impl Error {
     /// An error of `kind`; `context` says what was being done and, where it helps, what to do.
     #[must_use]
     pub fn new(kind: ErrorKind, context: impl Into<String>) -> Self {
-        Self {
-            kind,
-            context: context.into(),
-            source: None,
-        }
+        Self { kind, context: context.into(), source: None }
     }
 
     /// The same, caused by `source`.

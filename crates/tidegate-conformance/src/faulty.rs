@@ -25,12 +25,7 @@ impl Faulty {
     /// A ledger that works until it is told otherwise.
     #[must_use]
     pub fn new(inner: Arc<dyn Ledger>) -> Self {
-        Self {
-            inner,
-            fail_before: AtomicI64::new(0),
-            fail_after: AtomicI64::new(0),
-            poisoned: Mutex::default(),
-        }
+        Self { inner, fail_before: AtomicI64::new(0), fail_after: AtomicI64::new(0), poisoned: Mutex::default() }
     }
 
     /// The next `n` commits fail and write nothing.
@@ -45,10 +40,7 @@ impl Faulty {
 
     /// Batches that expire this order cannot be written (until it is healed).
     pub fn poison(&self, order: OrderNo) {
-        self.poisoned
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(order);
+        self.poisoned.lock().unwrap_or_else(PoisonError::into_inner).insert(order);
     }
 
     /// Every order can be expired again.
@@ -58,15 +50,12 @@ impl Faulty {
 
     fn is_poisoned(&self, commands: &[Command]) -> bool {
         let poisoned = self.poisoned.lock().unwrap_or_else(PoisonError::into_inner);
-        commands
-            .iter()
-            .any(|command| matches!(command, Command::Expire(no) if poisoned.contains(no)))
+        commands.iter().any(|command| matches!(command, Command::Expire(no) if poisoned.contains(no)))
     }
 }
 
 fn takes_one(left: &AtomicI64) -> bool {
-    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n > 0).then_some(n - 1))
-        .is_ok()
+    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n > 0).then_some(n - 1)).is_ok()
 }
 
 fn outage() -> Error {
@@ -88,17 +77,10 @@ impl Ledger for Faulty {
                 return Err(outage());
             }
             if self.is_poisoned(&commands) {
-                return Err(Error::new(
-                    ErrorKind::Command,
-                    "the test has poisoned an order of this batch",
-                ));
+                return Err(Error::new(ErrorKind::Command, "the test has poisoned an order of this batch"));
             }
             let committed = self.inner.commit(commands).await;
-            if takes_one(&self.fail_after) {
-                committed.and(Err(outage()))
-            } else {
-                committed
-            }
+            if takes_one(&self.fail_after) { committed.and(Err(outage())) } else { committed }
         })
     }
 

@@ -38,19 +38,11 @@ async fn fresh_with(open: Open<'_>, settings: Settings) -> (Twin, Box<dyn Any + 
 }
 
 fn put(sku: &str, on_hand: i64, patch: SkuPatch) -> Command {
-    Command::PutSku(PutSku {
-        sku: SkuId::parse(sku).expect("a SKU"),
-        patch,
-        on_hand: Some(on_hand),
-        if_version: None,
-    })
+    Command::PutSku(PutSku { sku: SkuId::parse(sku).expect("a SKU"), patch, on_hand: Some(on_hand), if_version: None })
 }
 
 fn priced(amount: i64) -> SkuPatch {
-    SkuPatch {
-        price: Patch::Set(euro(amount)),
-        ..SkuPatch::default()
-    }
+    SkuPatch { price: Patch::Set(euro(amount)), ..SkuPatch::default() }
 }
 
 fn place_as(id: &str, buyer: &str, lines: &[(&str, i64)]) -> Place {
@@ -60,9 +52,7 @@ fn place_as(id: &str, buyer: &str, lines: &[(&str, i64)]) -> Place {
         lines: lines.iter().map(|(sku, q)| ((*sku).to_owned(), *q)).collect(),
         ..PlaceRequest::default()
     };
-    request
-        .check(&Settings::default(), || unreachable!("the id is chosen"))
-        .expect("a valid request")
+    request.check(&Settings::default(), || unreachable!("the id is chosen")).expect("a valid request")
 }
 
 fn place(id: &str, lines: &[(&str, i64)]) -> Command {
@@ -80,11 +70,7 @@ fn pay(order: &str, payment: &str, amount: Option<i64>) -> Command {
 }
 
 fn cancel(id: &str) -> Command {
-    Command::Cancel(Cancel {
-        order_id: oid(id),
-        reason: Some("why not".to_owned()),
-        restock: true,
-    })
+    Command::Cancel(Cancel { order_id: oid(id), reason: Some("why not".to_owned()), restock: true })
 }
 
 fn oid(id: &str) -> OrderId {
@@ -141,53 +127,24 @@ pub async fn order_round_trips(open: Open<'_>) {
     order.hold_seconds = Some(120);
     twin.commit(vec![put("x", 5, card), put("y", 1, priced(1))]).await;
     twin.commit(vec![Command::Place(order)]).await;
-    twin.commit(vec![pay("o", "p", Some(100)), pay("o", "p2", Some(5_000))])
+    twin.commit(vec![pay("o", "p", Some(100)), pay("o", "p2", Some(5_000))]).await;
+    twin.commit(vec![Command::Fulfil(oid("o")), put("x", 3, SkuPatch { title: Patch::Clear, ..SkuPatch::default() })])
         .await;
-    twin.commit(vec![
-        Command::Fulfil(oid("o")),
-        put(
-            "x",
-            3,
-            SkuPatch {
-                title: Patch::Clear,
-                ..SkuPatch::default()
-            },
-        ),
-    ])
-    .await;
     twin.compare().await;
     assert_eq!(twin.ledger.order(oid("none")).await.expect("readable"), None);
-    assert_eq!(
-        twin.ledger
-            .sku(SkuId::parse("none").expect("a SKU"))
-            .await
-            .expect("readable"),
-        None
-    );
+    assert_eq!(twin.ledger.sku(SkuId::parse("none").expect("a SKU")).await.expect("readable"), None);
 }
 
 /// 512 orders of one SKU in one batch: as many accepted as there are units, one SKU row.
 pub async fn one_hot_sku_fills_a_batch(open: Open<'_>) {
     let (mut twin, _kept) = fresh(open).await;
     twin.commit(vec![put("hot", 500, priced(100))]).await;
-    let verdicts = twin
-        .commit((0..512).map(|i| place(&format!("o{i}"), &[("hot", 1)])).collect())
-        .await;
+    let verdicts = twin.commit((0..512).map(|i| place(&format!("o{i}"), &[("hot", 1)])).collect()).await;
     assert_eq!(verdicts.iter().filter(|v| v.is_ok()).count(), 500);
-    assert!(
-        verdicts[500..]
-            .iter()
-            .all(|v| code(v) == Some(RefusalCode::InsufficientStock))
-    );
+    assert!(verdicts[500..].iter().all(|v| code(v) == Some(RefusalCode::InsufficientStock)));
     twin.commit(
         (0..500)
-            .map(|i| {
-                if i % 2 == 0 {
-                    cancel(&format!("o{i}"))
-                } else {
-                    pay(&format!("o{i}"), &format!("p{i}"), None)
-                }
-            })
+            .map(|i| if i % 2 == 0 { cancel(&format!("o{i}")) } else { pay(&format!("o{i}"), &format!("p{i}"), None) })
             .collect(),
     )
     .await;
@@ -232,23 +189,13 @@ pub async fn aliases_hold_across_batches(open: Open<'_>) {
     let (mut twin, _kept) = fresh(open).await;
     twin.commit(vec![put("x", 9, SkuPatch::default())]).await;
     let keyed = |id: &str, chosen: bool, k: &str, q: i64| {
-        Command::Place(Place {
-            chosen,
-            key: Some(key(k)),
-            ..place_as(id, "buyer", &[("x", q)])
-        })
+        Command::Place(Place { chosen, key: Some(key(k)), ..place_as(id, "buyer", &[("x", q)]) })
     };
     twin.commit(vec![keyed("made-1", false, "k", 1)]).await;
     let again = twin.commit(vec![keyed("made-2", false, "k", 1)]).await;
     assert!(matches!(&again[0], Ok(Outcome::Placed { order, replayed: true }) if order.id == oid("made-1")));
-    let mismatch = twin
-        .commit(vec![keyed("made-3", false, "k", 2), keyed("other", true, "k", 1)])
-        .await;
-    assert!(
-        mismatch
-            .iter()
-            .all(|v| code(v) == Some(RefusalCode::IdempotencyMismatch))
-    );
+    let mismatch = twin.commit(vec![keyed("made-3", false, "k", 2), keyed("other", true, "k", 1)]).await;
+    assert!(mismatch.iter().all(|v| code(v) == Some(RefusalCode::IdempotencyMismatch)));
     twin.commit(vec![place("named", &[("x", 1)])]).await;
     twin.commit(vec![keyed("named", true, "late", 1)]).await;
     let by_key = twin.commit(vec![keyed("made-4", false, "late", 1)]).await;
@@ -266,63 +213,29 @@ pub async fn unmatched_money_waits_for_its_order(open: Open<'_>) {
         pay("o", "p3", None),
     ])
     .await;
-    let unmatched = PaymentFilter {
-        outcome: Some(PaymentOutcome::Unmatched),
-        ..PaymentFilter::default()
-    };
-    assert_eq!(
-        twin.ledger
-            .payments(unmatched.clone(), first_page(9))
-            .await
-            .expect("readable")
-            .items
-            .len(),
-        3
-    );
+    let unmatched = PaymentFilter { outcome: Some(PaymentOutcome::Unmatched), ..PaymentFilter::default() };
+    assert_eq!(twin.ledger.payments(unmatched.clone(), first_page(9)).await.expect("readable").items.len(), 3);
     twin.commit(vec![place("o", &[("x", 1)])]).await;
     let order = twin.ledger.order(oid("o")).await.expect("readable").expect("placed");
     assert_eq!(order.state.status, Status::Paid);
     assert_eq!(
         order.payments.iter().map(|p| p.outcome).collect::<Vec<_>>(),
-        [
-            PaymentOutcome::Partial,
-            PaymentOutcome::Applied,
-            PaymentOutcome::Surplus
-        ]
+        [PaymentOutcome::Partial, PaymentOutcome::Applied, PaymentOutcome::Surplus]
     );
-    assert!(
-        twin.ledger
-            .payments(unmatched, first_page(9))
-            .await
-            .expect("readable")
-            .items
-            .is_empty()
-    );
+    assert!(twin.ledger.payments(unmatched, first_page(9)).await.expect("readable").items.is_empty());
     twin.compare().await;
 }
 
 /// Cancel before place: the id is out of use, its money due back, whichever came first.
 pub async fn a_tombstone_sends_money_back(open: Open<'_>) {
     let (mut twin, _kept) = fresh(open).await;
-    twin.commit(vec![put("x", 5, priced(100)), pay("o", "before", None)])
-        .await;
+    twin.commit(vec![put("x", 5, priced(100)), pay("o", "before", None)]).await;
     twin.commit(vec![cancel("o")]).await;
     twin.commit(vec![pay("o", "after", Some(7)), cancel("o")]).await;
     let refused = twin.commit(vec![place("o", &[("x", 1)])]).await;
     assert_eq!(code(&refused[0]), Some(RefusalCode::AlreadyCancelled));
-    let due = RefundFilter {
-        status: Some(RefundStatus::Due),
-        order_id: Some(oid("o")),
-    };
-    assert_eq!(
-        twin.ledger
-            .refunds(due, first_page(9))
-            .await
-            .expect("readable")
-            .items
-            .len(),
-        2
-    );
+    let due = RefundFilter { status: Some(RefundStatus::Due), order_id: Some(oid("o")) };
+    assert_eq!(twin.ledger.refunds(due, first_page(9)).await.expect("readable").items.len(), 2);
     assert_eq!(twin.ledger.order(oid("o")).await.expect("readable"), None);
     twin.compare().await;
 }
@@ -330,49 +243,22 @@ pub async fn a_tombstone_sends_money_back(open: Open<'_>) {
 /// A buyer swaps a held last unit for a new order of it; late money on the old one is due back.
 pub async fn supersede_is_one_commit(open: Open<'_>) {
     let (mut twin, _kept) = fresh(open).await;
-    twin.commit(vec![put("x", 1, priced(100)), place("old", &[("x", 1)])])
-        .await;
-    let new = Place {
-        supersedes: Some(oid("old")),
-        ..place_as("new", "buyer", &[("x", 1)])
-    };
-    let theirs = Place {
-        supersedes: Some(oid("old")),
-        ..place_as("theirs", "thief", &[("x", 1)])
-    };
-    let verdicts = twin
-        .commit(vec![
-            Command::Place(theirs),
-            Command::Place(new),
-            pay("old", "late", None),
-        ])
-        .await;
+    twin.commit(vec![put("x", 1, priced(100)), place("old", &[("x", 1)])]).await;
+    let new = Place { supersedes: Some(oid("old")), ..place_as("new", "buyer", &[("x", 1)]) };
+    let theirs = Place { supersedes: Some(oid("old")), ..place_as("theirs", "thief", &[("x", 1)]) };
+    let verdicts = twin.commit(vec![Command::Place(theirs), Command::Place(new), pay("old", "late", None)]).await;
     assert_eq!(code(&verdicts[0]), Some(RefusalCode::UnknownOrder));
     assert!(verdicts[1].is_ok());
-    assert!(matches!(
-        &verdicts[2],
-        Ok(Outcome::Paid {
-            outcome: PaymentOutcome::RefundDue,
-            ..
-        })
-    ));
+    assert!(matches!(&verdicts[2], Ok(Outcome::Paid { outcome: PaymentOutcome::RefundDue, .. })));
     twin.compare().await;
 }
 
 /// A limit that is set later counts the orders there are, in that commit.
 pub async fn a_limit_counts_what_there_is(open: Open<'_>) {
     let (mut twin, _kept) = fresh(open).await;
-    twin.commit(vec![
-        put("x", 50, SkuPatch::default()),
-        place("a", &[("x", 2)]),
-        place("b", &[("x", 1)]),
-        cancel("b"),
-    ])
-    .await;
-    let limit = |n| SkuPatch {
-        max_per_buyer: n,
-        ..SkuPatch::default()
-    };
+    twin.commit(vec![put("x", 50, SkuPatch::default()), place("a", &[("x", 2)]), place("b", &[("x", 1)]), cancel("b")])
+        .await;
+    let limit = |n| SkuPatch { max_per_buyer: n, ..SkuPatch::default() };
     let put = |n| {
         Command::PutSku(PutSku {
             sku: SkuId::parse("x").expect("a SKU"),
@@ -382,34 +268,15 @@ pub async fn a_limit_counts_what_there_is(open: Open<'_>) {
         })
     };
     let verdicts = twin
-        .commit(vec![
-            put(Patch::Set(3)),
-            place("c", &[("x", 2)]),
-            place("d", &[("x", 1)]),
-            place("e", &[("x", 1)]),
-        ])
+        .commit(vec![put(Patch::Set(3)), place("c", &[("x", 2)]), place("d", &[("x", 1)]), place("e", &[("x", 1)])])
         .await;
     assert_eq!(
         verdicts.iter().map(code).collect::<Vec<_>>(),
-        [
-            None,
-            Some(RefusalCode::LimitReached),
-            None,
-            Some(RefusalCode::LimitReached)
-        ]
+        [None, Some(RefusalCode::LimitReached), None, Some(RefusalCode::LimitReached)]
     );
-    twin.commit(vec![
-        put(Patch::Clear),
-        place("f", &[("x", 9)]),
-        put(Patch::Set(12)),
-        place("g", &[("x", 1)]),
-    ])
-    .await;
+    twin.commit(vec![put(Patch::Clear), place("f", &[("x", 9)]), put(Patch::Set(12)), place("g", &[("x", 1)])]).await;
     twin.compare().await;
-    assert_eq!(
-        code(&twin.commit(vec![place("h", &[("x", 1)])]).await[0]),
-        Some(RefusalCode::LimitReached)
-    );
+    assert_eq!(code(&twin.commit(vec![place("h", &[("x", 1)])]).await[0]), Some(RefusalCode::LimitReached));
 }
 
 /// Payments and refunds: each filter, newest first, page by page.
@@ -418,52 +285,20 @@ pub async fn money_lists_filter_and_page(open: Open<'_>) {
     twin.commit(vec![put("x", 99, priced(100))]).await;
     for i in 0..11 {
         let (o, p) = (format!("o{i}"), format!("p{i}"));
-        twin.commit(vec![
-            place(&o, &[("x", 1)]),
-            pay(&o, &p, None),
-            pay(&o, &format!("{p}-twice"), None),
-        ])
-        .await;
+        twin.commit(vec![place(&o, &[("x", 1)]), pay(&o, &p, None), pay(&o, &format!("{p}-twice"), None)]).await;
     }
     let all = all_pages!(4, |page| twin.ledger.payments(PaymentFilter::default(), page.clone()));
     assert_eq!(all.len(), 22);
     assert_eq!((all[0].id.as_str(), all[21].id.as_str()), ("p10-twice", "p0"));
-    let surplus = PaymentFilter {
-        outcome: Some(PaymentOutcome::Surplus),
-        ..PaymentFilter::default()
-    };
-    assert_eq!(
-        all_pages!(4, |page| twin.ledger.payments(surplus.clone(), page.clone())).len(),
-        11
-    );
-    let one = PaymentFilter {
-        payment_id: Some(PaymentId::parse("p3").expect("an id")),
-        ..PaymentFilter::default()
-    };
-    assert_eq!(
-        all_pages!(4, |page| twin.ledger.payments(one.clone(), page.clone())).len(),
-        1
-    );
-    let of_order = PaymentFilter {
-        order_id: Some(oid("o3")),
-        ..PaymentFilter::default()
-    };
-    assert_eq!(
-        all_pages!(1, |page| twin.ledger.payments(of_order.clone(), page.clone())).len(),
-        2
-    );
-    let due = RefundFilter {
-        status: Some(RefundStatus::Due),
-        order_id: None,
-    };
-    assert_eq!(
-        all_pages!(3, |page| twin.ledger.refunds(due.clone(), page.clone())).len(),
-        11
-    );
-    let settled = RefundFilter {
-        status: Some(RefundStatus::Settled),
-        order_id: None,
-    };
+    let surplus = PaymentFilter { outcome: Some(PaymentOutcome::Surplus), ..PaymentFilter::default() };
+    assert_eq!(all_pages!(4, |page| twin.ledger.payments(surplus.clone(), page.clone())).len(), 11);
+    let one = PaymentFilter { payment_id: Some(PaymentId::parse("p3").expect("an id")), ..PaymentFilter::default() };
+    assert_eq!(all_pages!(4, |page| twin.ledger.payments(one.clone(), page.clone())).len(), 1);
+    let of_order = PaymentFilter { order_id: Some(oid("o3")), ..PaymentFilter::default() };
+    assert_eq!(all_pages!(1, |page| twin.ledger.payments(of_order.clone(), page.clone())).len(), 2);
+    let due = RefundFilter { status: Some(RefundStatus::Due), order_id: None };
+    assert_eq!(all_pages!(3, |page| twin.ledger.refunds(due.clone(), page.clone())).len(), 11);
+    let settled = RefundFilter { status: Some(RefundStatus::Settled), order_id: None };
     assert!(all_pages!(3, |page| twin.ledger.refunds(settled.clone(), page.clone())).is_empty());
     twin.compare().await;
 }
@@ -471,26 +306,18 @@ pub async fn money_lists_filter_and_page(open: Open<'_>) {
 /// Orders: every combination of filters agrees with a plain scan, newest first.
 pub async fn order_lists_filter_and_page(open: Open<'_>) {
     let (mut twin, _kept) = fresh(open).await;
-    twin.commit(vec![put("x", 999, priced(1)), put("y", 999, priced(1))])
-        .await;
+    twin.commit(vec![put("x", 999, priced(1)), put("y", 999, priced(1))]).await;
     for i in 0..60 {
         let lines: &[(&str, i64)] = [&[("x", 1)][..], &[("y", 1)], &[("x", 1), ("y", 2)]][i % 3];
         let id = format!("o{i}");
-        twin.commit(vec![Command::Place(place_as(&id, &format!("b{}", i % 2), lines))])
-            .await;
+        twin.commit(vec![Command::Place(place_as(&id, &format!("b{}", i % 2), lines))]).await;
         match i % 4 {
             0 => twin.commit(vec![pay(&id, &id, None)]).await,
             1 => twin.commit(vec![cancel(&id)]).await,
             _ => Vec::new(),
         };
     }
-    for status in [
-        None,
-        Some(Status::Pending),
-        Some(Status::Paid),
-        Some(Status::Cancelled),
-        Some(Status::Fulfilled),
-    ] {
+    for status in [None, Some(Status::Pending), Some(Status::Paid), Some(Status::Cancelled), Some(Status::Fulfilled)] {
         for buyer in [None, Some("b0"), Some("nobody")] {
             for sku in [None, Some("x"), Some("y"), Some("none")] {
                 let filter = OrderFilter {
@@ -508,11 +335,7 @@ pub async fn order_lists_filter_and_page(open: Open<'_>) {
                     .collect();
                 expected.reverse();
                 let got = all_pages!(7, |page| twin.ledger.orders(filter.clone(), page.clone()));
-                assert_eq!(
-                    got.into_iter().map(|o| o.id).collect::<Vec<_>>(),
-                    expected,
-                    "{filter:?}"
-                );
+                assert_eq!(got.into_iter().map(|o| o.id).collect::<Vec<_>>(), expected, "{filter:?}");
             }
         }
     }
@@ -521,33 +344,19 @@ pub async fn order_lists_filter_and_page(open: Open<'_>) {
 /// SKUs, newest first; gate copies, by id.
 pub async fn sku_lists_page(open: Open<'_>) {
     let (mut twin, _kept) = fresh(open).await;
-    twin.commit(
-        (0..23)
-            .map(|i| put(&format!("s{i:02}"), i, SkuPatch::default()))
-            .collect(),
-    )
-    .await;
+    twin.commit((0..23).map(|i| put(&format!("s{i:02}"), i, SkuPatch::default())).collect()).await;
     let got = all_pages!(5, |page| twin.ledger.skus(page.clone()));
-    assert_eq!(
-        got.iter().map(|s| s.counts.on_hand).collect::<Vec<_>>(),
-        (0..23).rev().collect::<Vec<_>>()
-    );
+    assert_eq!(got.iter().map(|s| s.counts.on_hand).collect::<Vec<_>>(), (0..23).rev().collect::<Vec<_>>());
     let mut copies = Vec::new();
     loop {
-        let page = twin
-            .ledger
-            .copies(copies.last().map(|(sku, _): &(SkuId, _)| sku.clone()), 10)
-            .await
-            .expect("readable");
+        let page =
+            twin.ledger.copies(copies.last().map(|(sku, _): &(SkuId, _)| sku.clone()), 10).await.expect("readable");
         if page.is_empty() {
             break;
         }
         copies.extend(page);
     }
-    assert_eq!(
-        copies.iter().map(|(_, c)| c.available).collect::<Vec<_>>(),
-        (0..23).collect::<Vec<_>>()
-    );
+    assert_eq!(copies.iter().map(|(_, c)| c.available).collect::<Vec<_>>(), (0..23).collect::<Vec<_>>());
 }
 
 /// The stock ledger of a SKU, oldest first.
@@ -555,51 +364,33 @@ pub async fn the_stock_ledger_pages_oldest_first(open: Open<'_>) {
     let (mut twin, _kept) = fresh(open).await;
     twin.commit(vec![put("x", 20, SkuPatch::default())]).await;
     for i in 0..9 {
-        twin.commit(vec![place(&format!("o{i}"), &[("x", 1)]), cancel(&format!("o{i}"))])
-            .await;
+        twin.commit(vec![place(&format!("o{i}"), &[("x", 1)]), cancel(&format!("o{i}"))]).await;
     }
     twin.compare().await;
-    let none = twin
-        .ledger
-        .stock_changes(SkuId::parse("none").expect("a SKU"), first_page(5))
-        .await
-        .expect("readable");
+    let none = twin.ledger.stock_changes(SkuId::parse("none").expect("a SKU"), first_page(5)).await.expect("readable");
     assert!(none.is_none());
 }
 
 /// Events: dense, oldest first, an empty page when caught up; an order's own, paged.
 pub async fn events_are_dense_and_page(open: Open<'_>) {
     let (mut twin, _kept) = fresh(open).await;
-    twin.commit(vec![put("x", 20, priced(5)), place("o", &[("x", 1)])])
-        .await;
+    twin.commit(vec![put("x", 20, priced(5)), place("o", &[("x", 1)])]).await;
     for i in 0..12 {
         twin.commit(vec![pay("o", &format!("p{i}"), Some(5))]).await;
     }
     let mut seen = Vec::new();
     loop {
-        let page = twin
-            .ledger
-            .events(seen.last().copied().unwrap_or(0), 5)
-            .await
-            .expect("readable");
+        let page = twin.ledger.events(seen.last().copied().unwrap_or(0), 5).await.expect("readable");
         if page.is_empty() {
             break;
         }
         seen.extend(page.iter().map(|e| e.cursor));
     }
-    assert_eq!(
-        seen,
-        (1..=i64::try_from(twin.oracle.events.len()).expect("few")).collect::<Vec<_>>()
-    );
+    assert_eq!(seen, (1..=i64::try_from(twin.oracle.events.len()).expect("few")).collect::<Vec<_>>());
     let mut page = first_page(4);
     let mut own = Vec::new();
     loop {
-        let got = twin
-            .ledger
-            .order_events(oid("o"), page.clone())
-            .await
-            .expect("readable")
-            .expect("it exists");
+        let got = twin.ledger.order_events(oid("o"), page.clone()).await.expect("readable").expect("it exists");
         own.extend(got.items.iter().map(|e| e.event.seq));
         match got.next {
             Some(next) => page.cursor = Some(next),
@@ -608,23 +399,13 @@ pub async fn events_are_dense_and_page(open: Open<'_>) {
     }
     assert_eq!(own, (1..=i64::try_from(own.len()).expect("few")).collect::<Vec<_>>());
     assert_eq!(own.len(), seen.len());
-    assert!(
-        twin.ledger
-            .order_events(oid("none"), first_page(5))
-            .await
-            .expect("readable")
-            .is_none()
-    );
+    assert!(twin.ledger.order_events(oid("none"), first_page(5)).await.expect("readable").is_none());
 }
 
 /// Probes: known ids, keys and tombstones; copies; unknown SKUs.
 pub async fn probes_know_orders_keys_and_stock(open: Open<'_>) {
     let (mut twin, _kept) = fresh(open).await;
-    let keyed = Place {
-        chosen: false,
-        key: Some(key("k")),
-        ..place_as("made", "buyer", &[("x", 2)])
-    };
+    let keyed = Place { chosen: false, key: Some(key("k")), ..place_as("made", "buyer", &[("x", 2)]) };
     twin.commit(vec![
         put("x", 5, SkuPatch::default()),
         place("o", &[("x", 1)]),
@@ -669,11 +450,7 @@ pub async fn deadlines_come_earliest_first_without_the_parked(open: Open<'_>) {
     }
     twin.commit(vec![
         pay("o3", "p", Some(1)),
-        Command::Park(Park {
-            order: OrderNo(5),
-            tries: 20,
-            reason: "stuck".to_owned(),
-        }),
+        Command::Park(Park { order: OrderNo(5), tries: 20, reason: "stuck".to_owned() }),
     ])
     .await;
     let mut all = Vec::new();
@@ -686,71 +463,32 @@ pub async fn deadlines_come_earliest_first_without_the_parked(open: Open<'_>) {
         all.extend(page);
     }
     let numbers: Vec<_> = all.iter().map(|(no, _)| no.0).collect();
-    assert_eq!(
-        numbers,
-        [10, 9, 8, 7, 6, 3, 2, 1],
-        "without the paid (4) and the parked (5)"
-    );
+    assert_eq!(numbers, [10, 9, 8, 7, 6, 3, 2, 1], "without the paid (4) and the parked (5)");
     let before = all[3].1;
-    assert_eq!(
-        twin.ledger
-            .deadlines(Some(before), None, 99)
-            .await
-            .expect("readable")
-            .len(),
-        3,
-        "before is exclusive"
-    );
-    assert_eq!(
-        twin.ledger.parked(first_page(9)).await.expect("readable").items.len(),
-        1
-    );
+    assert_eq!(twin.ledger.deadlines(Some(before), None, 99).await.expect("readable").len(), 3, "before is exclusive");
+    assert_eq!(twin.ledger.parked(first_page(9)).await.expect("readable").items.len(), 1);
 
-    let unparked = twin
-        .ledger
-        .commit(vec![Command::Unpark(oid("o4"))].into())
-        .await
-        .expect("it commits");
+    let unparked = twin.ledger.commit(vec![Command::Unpark(oid("o4"))].into()).await.expect("it commits");
     assert!(
         matches!(unparked.deadlines[..], [Deadline::At(OrderNo(5), _)]),
         "its deadline is told again: {:?}",
         unparked.deadlines
     );
     assert_eq!(twin.ledger.deadlines(None, None, 99).await.expect("readable").len(), 9);
-    let extend = Extend {
-        order_id: oid("o9"),
-        hold_seconds: 5_000,
-    };
-    let moved = twin
-        .ledger
-        .commit(vec![Command::Extend(extend)].into())
-        .await
-        .expect("it commits");
-    assert!(
-        moved
-            .deadlines
-            .iter()
-            .any(|d| matches!(d, Deadline::At(OrderNo(10), _)))
-    );
+    let extend = Extend { order_id: oid("o9"), hold_seconds: 5_000 };
+    let moved = twin.ledger.commit(vec![Command::Extend(extend)].into()).await.expect("it commits");
+    assert!(moved.deadlines.iter().any(|d| matches!(d, Deadline::At(OrderNo(10), _))));
 }
 
 /// Money that waits for a day is named until it is flagged.
 pub async fn stale_money_is_flagged_once(open: Open<'_>) {
     let (mut twin, _kept) = fresh(open).await;
-    twin.commit(vec![pay("o", "p1", Some(1)), pay("o", "p2", Some(1))])
-        .await;
+    twin.commit(vec![pay("o", "p1", Some(1)), pay("o", "p2", Some(1))]).await;
     let now = twin.advance(1_000).await;
-    assert!(
-        twin.ledger
-            .stale_unmatched(now.plus(-2_000), 9)
-            .await
-            .expect("readable")
-            .is_empty()
-    );
+    assert!(twin.ledger.stale_unmatched(now.plus(-2_000), 9).await.expect("readable").is_empty());
     let stale = twin.ledger.stale_unmatched(now, 9).await.expect("readable");
     assert_eq!(stale.len(), 2);
-    twin.commit(stale.into_iter().map(Command::FlagUnmatched).collect())
-        .await;
+    twin.commit(stale.into_iter().map(Command::FlagUnmatched).collect()).await;
     assert!(twin.ledger.stale_unmatched(now, 9).await.expect("readable").is_empty());
     twin.compare().await;
 }
@@ -758,21 +496,11 @@ pub async fn stale_money_is_flagged_once(open: Open<'_>) {
 /// Old tombstones and request keys go, young ones stay.
 pub async fn pruning_is_bounded_and_complete(open: Open<'_>) {
     let (mut twin, _kept) = fresh(open).await;
-    twin.commit(vec![
-        put("x", 9, SkuPatch::default()),
-        cancel("old"),
-        pay("paid", "p", Some(1)),
-        cancel("paid"),
-    ])
-    .await;
+    twin.commit(vec![put("x", 9, SkuPatch::default()), cancel("old"), pay("paid", "p", Some(1)), cancel("paid")]).await;
     let now = twin.advance(10_000).await;
     twin.commit(vec![cancel("young")]).await;
     while twin.ledger.prune(now, now).await.expect("it can write") {}
-    let probe = |id: &str| Probe {
-        order_id: Some(oid(id)),
-        key: None,
-        skus: Vec::new(),
-    };
+    let probe = |id: &str| Probe { order_id: Some(oid(id)), key: None, skus: Vec::new() };
     let known: Vec<_> = twin
         .ledger
         .probe(vec![probe("old"), probe("young")])
@@ -782,17 +510,9 @@ pub async fn pruning_is_bounded_and_complete(open: Open<'_>) {
         .map(|a| a.known)
         .collect();
     assert_eq!(known, [false, true]);
-    let kept = PaymentFilter {
-        order_id: Some(oid("paid")),
-        ..PaymentFilter::default()
-    };
+    let kept = PaymentFilter { order_id: Some(oid("paid")), ..PaymentFilter::default() };
     assert_eq!(
-        twin.ledger
-            .payments(kept, first_page(9))
-            .await
-            .expect("readable")
-            .items
-            .len(),
+        twin.ledger.payments(kept, first_page(9)).await.expect("readable").items.len(),
         1,
         "money is never pruned"
     );
@@ -804,26 +524,11 @@ pub async fn pruning_is_bounded_and_complete(open: Open<'_>) {
 pub async fn a_foreign_cursor_is_refused(open: Open<'_>) {
     let (twin, _kept) = fresh(open).await;
     for cursor in ["", "x", "-1", "99999999999999999999", "\u{e9}", "' OR 1=1"] {
-        let page = PageRequest {
-            cursor: Some(cursor.to_owned()),
-            limit: 5,
-        };
+        let page = PageRequest { cursor: Some(cursor.to_owned()), limit: 5 };
         let kinds = [
-            twin.ledger
-                .orders(OrderFilter::default(), page.clone())
-                .await
-                .err()
-                .map(|e| e.kind()),
-            twin.ledger
-                .payments(PaymentFilter::default(), page.clone())
-                .await
-                .err()
-                .map(|e| e.kind()),
-            twin.ledger
-                .refunds(RefundFilter::default(), page.clone())
-                .await
-                .err()
-                .map(|e| e.kind()),
+            twin.ledger.orders(OrderFilter::default(), page.clone()).await.err().map(|e| e.kind()),
+            twin.ledger.payments(PaymentFilter::default(), page.clone()).await.err().map(|e| e.kind()),
+            twin.ledger.refunds(RefundFilter::default(), page.clone()).await.err().map(|e| e.kind()),
             twin.ledger.skus(page.clone()).await.err().map(|e| e.kind()),
             twin.ledger.parked(page).await.err().map(|e| e.kind()),
         ];
@@ -834,30 +539,12 @@ pub async fn a_foreign_cursor_is_refused(open: Open<'_>) {
 /// No collation folds an id: case, accents, trailing dots and numbers stay apart.
 pub async fn ids_are_bytes(open: Open<'_>) {
     let (mut twin, _kept) = fresh(open).await;
-    let names = [
-        "12345", "12345.", "0012", "1e3", "a", "A", "\u{c9}", "E\u{301}", "\u{e9}", "a b", "%41", "a/b",
-    ];
-    twin.commit(
-        names
-            .iter()
-            .zip(1..)
-            .map(|(name, n)| put(name, n, SkuPatch::default()))
-            .collect(),
-    )
-    .await;
-    let verdicts = twin
-        .commit(
-            names
-                .iter()
-                .zip(1..)
-                .map(|(name, n)| place(&format!("o{n}"), &[(name, n)]))
-                .collect(),
-        )
-        .await;
+    let names = ["12345", "12345.", "0012", "1e3", "a", "A", "\u{c9}", "E\u{301}", "\u{e9}", "a b", "%41", "a/b"];
+    twin.commit(names.iter().zip(1..).map(|(name, n)| put(name, n, SkuPatch::default())).collect()).await;
+    let verdicts =
+        twin.commit(names.iter().zip(1..).map(|(name, n)| place(&format!("o{n}"), &[(name, n)])).collect()).await;
     assert!(verdicts.iter().all(Result::is_ok));
-    let cases = twin
-        .commit(vec![place("case", &[("a", 1)]), place("CASE", &[("a", 1)])])
-        .await;
+    let cases = twin.commit(vec![place("case", &[("a", 1)]), place("CASE", &[("a", 1)])]).await;
     assert!(cases.iter().all(|v| code(v) == Some(RefusalCode::InsufficientStock)));
     twin.compare().await;
 }
@@ -873,35 +560,19 @@ pub async fn adjustments_repeat_for_a_week(open: Open<'_>) {
             key: key("k"),
         })
     };
-    twin.commit(vec![put("x", 0, SkuPatch::default()), adjust(3), adjust(3)])
-        .await;
-    assert_eq!(
-        code(&twin.commit(vec![adjust(4)]).await[0]),
-        Some(RefusalCode::IdempotencyMismatch)
-    );
+    twin.commit(vec![put("x", 0, SkuPatch::default()), adjust(3), adjust(3)]).await;
+    assert_eq!(code(&twin.commit(vec![adjust(4)]).await[0]), Some(RefusalCode::IdempotencyMismatch));
     twin.advance(8 * 86_400_000).await;
     twin.commit(vec![adjust(4)]).await;
-    assert_eq!(
-        twin.oracle
-            .sku(&SkuId::parse("x").expect("a SKU"))
-            .map(|s| s.counts.on_hand),
-        Some(7)
-    );
+    assert_eq!(twin.oracle.sku(&SkuId::parse("x").expect("a SKU")).map(|s| s.counts.on_hand), Some(7));
     twin.compare().await;
 }
 
 /// An order number nobody has, and orders that are not due, change nothing.
 pub async fn contradicting_rows_fail_alone(open: Open<'_>) {
     let (mut twin, _kept) = fresh(open).await;
-    twin.commit(vec![
-        put("x", 5, SkuPatch::default()),
-        place("a", &[("x", 1)]),
-        place("b", &[("x", 1)]),
-    ])
-    .await;
-    let early = twin
-        .commit(vec![Command::Expire(OrderNo(1)), Command::Expire(OrderNo(77))])
-        .await;
+    twin.commit(vec![put("x", 5, SkuPatch::default()), place("a", &[("x", 1)]), place("b", &[("x", 1)])]).await;
+    let early = twin.commit(vec![Command::Expire(OrderNo(1)), Command::Expire(OrderNo(77))]).await;
     assert!(matches!(early[..], [Ok(Outcome::NotDue(_)), Ok(Outcome::Settled)]));
     twin.advance(1_800_000).await;
     let due = twin
@@ -912,25 +583,13 @@ pub async fn contradicting_rows_fail_alone(open: Open<'_>) {
             Command::Expire(OrderNo(1)),
         ])
         .await;
-    assert!(matches!(
-        due[..],
-        [
-            Ok(_),
-            Ok(Outcome::Expired(_)),
-            Ok(Outcome::Settled),
-            Ok(Outcome::Settled)
-        ]
-    ));
+    assert!(matches!(due[..], [Ok(_), Ok(Outcome::Expired(_)), Ok(Outcome::Settled), Ok(Outcome::Settled)]));
     twin.compare().await;
 }
 
 /// Rounds of the random cases; more with `./scripts/test --long`.
 fn rounds() -> u64 {
-    if std::env::var_os("TIDEGATE_TEST_LONG").is_some() {
-        60
-    } else {
-        6
-    }
+    if std::env::var_os("TIDEGATE_TEST_LONG").is_some() { 60 } else { 6 }
 }
 
 async fn random_batches(open: Open<'_>, settings: Settings) {

@@ -21,11 +21,7 @@ pub struct Counter {
 
 impl Default for Counter {
     fn default() -> Self {
-        Self {
-            orders: 0,
-            refunds: 0,
-            refund_prefix: "r",
-        }
+        Self { orders: 0, refunds: 0, refund_prefix: "r" }
     }
 }
 
@@ -65,23 +61,13 @@ impl Oracle {
     /// An empty ledger with these settings.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        Self {
-            settings,
-            ..Self::default()
-        }
+        Self { settings, ..Self::default() }
     }
 
     /// An empty ledger whose refunds are `<prefix>1`, `<prefix>2`, ..
     #[must_use]
     pub fn with_refunds_named(settings: Settings, refund_prefix: &'static str) -> Self {
-        Self {
-            settings,
-            source: Counter {
-                refund_prefix,
-                ..Counter::default()
-            },
-            ..Self::default()
-        }
+        Self { settings, source: Counter { refund_prefix, ..Counter::default() }, ..Self::default() }
     }
 
     /// Decides and keeps a batch.
@@ -144,12 +130,7 @@ impl Oracle {
 
     fn recount(&mut self, sku: &SkuId) {
         self.buyers.retain(|(id, _), _| id != sku);
-        for order in self
-            .ids
-            .values()
-            .filter_map(|slot| slot.order.as_ref())
-            .filter(|order| order.counts_for_buyer())
-        {
+        for order in self.ids.values().filter_map(|slot| slot.order.as_ref()).filter(|order| order.counts_for_buyer()) {
             for line in order.lines.iter().filter(|line| line.sku == *sku) {
                 *self.buyers.entry((sku.clone(), order.buyer_id.clone())).or_default() += line.quantity;
             }
@@ -160,29 +141,15 @@ impl Oracle {
         let order_of = |id: &OrderId| rows.ids[id].order.clone().expect("a changed order is in the rows");
         for id in changes.new_orders {
             let order = order_of(&id);
-            assert!(
-                self.numbers.insert(order.no, id.clone()).is_none(),
-                "order numbers are new"
-            );
+            assert!(self.numbers.insert(order.no, id.clone()).is_none(), "order numbers are new");
             let slot = self.ids.entry(id).or_default();
             // Money that waited for the id now belongs to the order, whatever else the batch says of it.
             let waiting = std::mem::take(&mut slot.unmatched);
-            slot.order = Some(Order {
-                payments: waiting,
-                ..order
-            });
+            slot.order = Some(Order { payments: waiting, ..order });
         }
         for id in changes.updated_orders {
-            let payments = self.ids[&id]
-                .order
-                .as_ref()
-                .expect("an updated order exists")
-                .payments
-                .clone();
-            self.ids.entry(id.clone()).or_default().order = Some(Order {
-                payments,
-                ..order_of(&id)
-            });
+            let payments = self.ids[&id].order.as_ref().expect("an updated order exists").payments.clone();
+            self.ids.entry(id.clone()).or_default().order = Some(Order { payments, ..order_of(&id) });
         }
         for id in changes.tombstones {
             self.ids.entry(id.clone()).or_default().tombstone = rows.ids[&id].tombstone;
@@ -274,9 +241,7 @@ impl Oracle {
 
     /// Numbers of the pending orders, oldest first.
     pub fn pending(&self) -> impl Iterator<Item = OrderNo> + '_ {
-        self.orders()
-            .filter(|order| order.state.status == Status::Pending)
-            .map(|order| order.no)
+        self.orders().filter(|order| order.state.status == Status::Pending).map(|order| order.no)
     }
 
     /// Checks every invariant that rows alone can show.
@@ -287,17 +252,9 @@ impl Oracle {
         self.stock.iter().for_each(|change| auditor.stock_change(change));
         for (event, cursor) in self.events.iter().zip(1..) {
             let order_id = event.order.as_ref().map(|(_, id)| id.clone());
-            auditor.event(&EventRow {
-                cursor,
-                order_id,
-                seq: event.seq,
-                kind: event.kind,
-                at: event.at,
-            });
+            auditor.event(&EventRow { cursor, order_id, seq: event.seq, kind: event.kind, at: event.at });
         }
-        self.buyers
-            .iter()
-            .for_each(|((sku, buyer), units)| auditor.buyer(sku, buyer, *units));
+        self.buyers.iter().for_each(|((sku, buyer), units)| auditor.buyer(sku, buyer, *units));
         self.orders().for_each(|order| auditor.order(order));
         for slot in self.ids.values().filter(|slot| slot.order.is_none()) {
             slot.unmatched.iter().for_each(|payment| auditor.unmatched(payment));

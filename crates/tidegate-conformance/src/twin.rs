@@ -30,13 +30,7 @@ impl Twin {
     pub fn new(ledger: Arc<dyn Ledger>, settings: Settings) -> Self {
         // No command can guess these: a refund is named only once both sides have told its id.
         let oracle = Oracle::with_refunds_named(settings, "oracle-");
-        Self {
-            ledger,
-            oracle,
-            names: HashMap::new(),
-            refunds: Vec::new(),
-            seen_events: 0,
-        }
+        Self { ledger, oracle, names: HashMap::new(), refunds: Vec::new(), seen_events: 0 }
     }
 
     /// Commits a batch to both and compares the answers.
@@ -46,11 +40,7 @@ impl Twin {
         let commit = self.ledger.commit(theirs.into()).await.expect("the ledger commits");
         let expected = self.oracle.commit(&ours, commit.now);
         self.learn(commit.last_cursor).await;
-        let verdicts: Vec<Verdict> = commit
-            .verdicts
-            .into_iter()
-            .map(|verdict| self.verdict(verdict))
-            .collect();
+        let verdicts: Vec<Verdict> = commit.verdicts.into_iter().map(|verdict| self.verdict(verdict)).collect();
         for ((command, said), expected) in commands.iter().zip(&verdicts).zip(&expected) {
             assert_eq!(said, expected, "the ledger and the oracle differ on {command:?}");
         }
@@ -75,10 +65,7 @@ impl Twin {
             None => (command.clone(), command.clone()),
             Some((ours, theirs)) => {
                 let settle = |id: &RefundId| {
-                    Command::SettleRefund(SettleRefund {
-                        refund_id: id.clone(),
-                        key: settle.key.clone(),
-                    })
+                    Command::SettleRefund(SettleRefund { refund_id: id.clone(), key: settle.key.clone() })
                 };
                 (settle(ours), settle(theirs))
             }
@@ -88,27 +75,18 @@ impl Twin {
     /// Reads the new events of both and pairs their refund ids; the events must agree.
     async fn learn(&mut self, last_cursor: Option<i64>) {
         let new: Vec<Event> = self.oracle.events[self.seen_events..].to_vec();
-        assert_eq!(
-            last_cursor.is_some(),
-            !new.is_empty(),
-            "a commit with events tells its last cursor"
-        );
+        assert_eq!(last_cursor.is_some(), !new.is_empty(), "a commit with events tells its last cursor");
         let mut after = i64::try_from(self.seen_events).expect("few events");
         let mut pairs = Vec::with_capacity(new.len());
         for expected in new {
-            let record = self
-                .ledger
-                .events(after, 1)
-                .await
-                .expect("readable")
-                .pop()
-                .expect("the ledger has the event too");
+            let record =
+                self.ledger.events(after, 1).await.expect("readable").pop().expect("the ledger has the event too");
             after += 1;
             assert_eq!(record.cursor, after, "cursors are dense");
-            if let (Some(theirs), Some(ours)) = (&record.event.refund, &expected.refund) {
-                if self.names.insert(theirs.id.clone(), ours.id.clone()).is_none() {
-                    self.refunds.push((ours.id.clone(), theirs.id.clone()));
-                }
+            if let (Some(theirs), Some(ours)) = (&record.event.refund, &expected.refund)
+                && self.names.insert(theirs.id.clone(), ours.id.clone()).is_none()
+            {
+                self.refunds.push((ours.id.clone(), theirs.id.clone()));
             }
             pairs.push((record, expected));
         }
@@ -164,21 +142,10 @@ impl Twin {
 
     fn verdict(&self, verdict: Verdict) -> Verdict {
         verdict.map(|outcome| match outcome {
-            Outcome::Placed { order, replayed } => Outcome::Placed {
-                order: self.named(order),
-                replayed,
-            },
-            Outcome::Paid {
-                outcome,
-                order,
-                mut refund,
-            } => {
+            Outcome::Placed { order, replayed } => Outcome::Placed { order: self.named(order), replayed },
+            Outcome::Paid { outcome, order, mut refund } => {
                 refund.iter_mut().for_each(|r| self.refund(r));
-                Outcome::Paid {
-                    outcome,
-                    order: order.map(|order| self.named(order)),
-                    refund,
-                }
+                Outcome::Paid { outcome, order: order.map(|order| self.named(order)), refund }
             }
             Outcome::Refund { mut refund, replayed } => {
                 self.refund(&mut refund);
@@ -196,12 +163,7 @@ impl Twin {
     /// Reads every row back and compares it; the ledger's own audit must be sound too.
     pub async fn compare(&self) {
         for order in self.oracle.orders() {
-            let read = self
-                .ledger
-                .order(order.id.clone())
-                .await
-                .expect("readable")
-                .expect("it exists");
+            let read = self.ledger.order(order.id.clone()).await.expect("readable").expect("it exists");
             assert_eq!(self.named(read), *order);
         }
         let mut changes: Map<_, Vec<_>> = Map::default();

@@ -76,23 +76,14 @@ fn key(i: u64) -> IdempotencyKey {
 /// Euro cents.
 #[must_use]
 pub fn euro(amount: i64) -> Money {
-    Money {
-        amount,
-        currency: Currency::parse("EUR").expect("ISO 4217 lists it"),
-    }
+    Money { amount, currency: Currency::parse("EUR").expect("ISO 4217 lists it") }
 }
 
 impl Workload {
     /// A small world in which almost everything collides.
     #[must_use]
     pub fn small(settings: Settings) -> Self {
-        Self {
-            settings,
-            skus: 4,
-            buyers: 3,
-            orders: 24,
-            payments: 30,
-        }
+        Self { settings, skus: 4, buyers: 3, orders: 24, payments: 30 }
     }
 
     /// The next command.
@@ -144,12 +135,7 @@ impl Workload {
         let chosen = e.below(5) != 0;
         let count = 1 + e.below(3);
         let lines = (0..count)
-            .map(|_| {
-                (
-                    sku(e.below(self.skus)).to_string(),
-                    1 + i64::try_from(e.below(3)).expect("small"),
-                )
-            })
+            .map(|_| (sku(e.below(self.skus)).to_string(), 1 + i64::try_from(e.below(3)).expect("small")))
             .collect();
         let request = PlaceRequest {
             order_id: chosen.then(|| id.to_string()),

@@ -149,10 +149,7 @@ impl Auditor {
     fn broke(&mut self, invariant: &'static str, detail: impl FnOnce() -> String) {
         self.broken.insert(invariant, true);
         if self.findings.len() < MAX_FINDINGS {
-            self.findings.push(Finding {
-                invariant,
-                detail: detail(),
-            });
+            self.findings.push(Finding { invariant, detail: detail() });
         }
     }
 
@@ -160,17 +157,9 @@ impl Auditor {
     pub fn sku(&mut self, sku: &Sku) {
         self.checked += 1;
         if Counts::default().checked_add(sku.counts).is_none() {
-            self.broke("I1", || {
-                format!("SKU {}: counts {:?} do not add up", sku.id, sku.counts)
-            });
+            self.broke("I1", || format!("SKU {}: counts {:?} do not add up", sku.id, sku.counts));
         }
-        let sums = SkuSums {
-            sku: sku.clone(),
-            replayed: Counts::default(),
-            stock_version: 0,
-            held: 0,
-            sold: 0,
-        };
+        let sums = SkuSums { sku: sku.clone(), replayed: Counts::default(), stock_version: 0, held: 0, sold: 0 };
         self.skus.insert(sku.id.clone(), sums);
     }
 
@@ -178,9 +167,7 @@ impl Auditor {
     pub fn stock_change(&mut self, change: &StockChange) {
         self.checked += 1;
         let Some(sums) = self.skus.get_mut(&change.sku) else {
-            return self.broke("I3", || {
-                format!("the stock ledger names SKU {}, which does not exist", change.sku)
-            });
+            return self.broke("I3", || format!("the stock ledger names SKU {}, which does not exist", change.sku));
         };
         let next = sums.replayed.checked_add(change.delta);
         let sound = next == Some(change.after) && change.stock_version == sums.stock_version + 1;
@@ -204,10 +191,7 @@ impl Auditor {
         let (shape_fits, taken) = match change.kind {
             StockKind::Held => (d.held > 0 && d.on_hand == 0 && d.sold == 0, d.held),
             StockKind::Released => (d.held < 0 && d.on_hand == 0 && d.sold == 0, d.held),
-            StockKind::Sold => (
-                d.sold > 0 && d.on_hand == 0 && (d.held == 0 || d.held == -d.sold),
-                d.sold + d.held,
-            ),
+            StockKind::Sold => (d.sold > 0 && d.on_hand == 0 && (d.held == 0 || d.held == -d.sold), d.sold + d.held),
             StockKind::Returned => (d.sold < 0 && d.on_hand == 0 && d.held == 0, d.sold),
             StockKind::WrittenOff | StockKind::Fulfilled => (d.sold < 0 && d.on_hand == d.sold && d.held == 0, d.sold),
             StockKind::Created | StockKind::Adjusted => (false, 0),
@@ -216,17 +200,10 @@ impl Auditor {
         let before = *units;
         *units += taken;
         // Taken once, given back whole: the balance is 0 or the line's quantity.
-        let once = if taken > 0 {
-            before == 0
-        } else {
-            *units == 0 || taken == 0
-        };
+        let once = if taken > 0 { before == 0 } else { *units == 0 || taken == 0 };
         if !shape_fits || !once {
             self.broke("I3", || {
-                format!(
-                    "order {order}, SKU {}: {:?} of {:?} after {before} units taken",
-                    change.sku, change.kind, d
-                )
+                format!("order {order}, SKU {}: {:?} of {:?} after {before} units taken", change.sku, change.kind, d)
             });
         }
     }
@@ -244,11 +221,7 @@ impl Auditor {
         let next = path.step(event.kind);
         if event.seq != seq + 1 || next.is_none() {
             self.broke("I4", || {
-                format!(
-                    "order {id}: event {} {} after seq {seq}, {path:?}",
-                    event.seq,
-                    event.kind.name()
-                )
+                format!("order {id}: event {} {} after seq {seq}, {path:?}", event.seq, event.kind.name())
             });
         }
         self.paths.insert(id.clone(), (event.seq, next.unwrap_or(path)));
@@ -260,10 +233,7 @@ impl Auditor {
     /// A buyer counter.
     pub fn buyer(&mut self, sku: &SkuId, buyer: &BuyerId, units: i64) {
         self.checked += 1;
-        self.counters
-            .entry(sku.clone())
-            .or_default()
-            .insert(buyer.clone(), units);
+        self.counters.entry(sku.clone()).or_default().insert(buyer.clone(), units);
     }
 
     /// An order with its payments.
@@ -277,11 +247,7 @@ impl Auditor {
     fn order_stock(&mut self, order: &Order) {
         let status = order.state.status;
         for line in &order.lines {
-            let expected = if matches!(status, Status::Pending | Status::Paid) {
-                line.quantity
-            } else {
-                0
-            };
+            let expected = if matches!(status, Status::Pending | Status::Paid) { line.quantity } else { 0 };
             let balance = self.lines.remove(&(order.id.clone(), line.sku.clone())).unwrap_or(0);
             if balance != expected {
                 self.broke("I3", || {
@@ -292,9 +258,7 @@ impl Auditor {
                 });
             }
             let Some(sums) = self.skus.get_mut(&line.sku) else {
-                self.broke("I2", || {
-                    format!("order {} names SKU {}, which does not exist", order.id, line.sku)
-                });
+                self.broke("I2", || format!("order {} names SKU {}, which does not exist", order.id, line.sku));
                 continue;
             };
             match status {
@@ -303,12 +267,7 @@ impl Auditor {
                 Status::Cancelled | Status::Fulfilled => {}
             }
             if sums.sku.max_per_buyer.is_some() && order.counts_for_buyer() {
-                let taken = self
-                    .taken
-                    .entry(line.sku.clone())
-                    .or_default()
-                    .entry(order.buyer_id.clone())
-                    .or_default();
+                let taken = self.taken.entry(line.sku.clone()).or_default().entry(order.buyer_id.clone()).or_default();
                 taken.units += line.quantity;
                 let accepted = self.revived.get(&order.id).copied().unwrap_or(order.placed_at);
                 taken.newest = taken.newest.max(accepted);
@@ -327,39 +286,24 @@ impl Auditor {
             });
         }
         let state = &order.state;
-        if state.status == Status::Pending
-            && self
-                .oldest_pending
-                .as_ref()
-                .is_none_or(|(at, _)| state.release_at < *at)
+        if state.status == Status::Pending && self.oldest_pending.as_ref().is_none_or(|(at, _)| state.release_at < *at)
         {
             self.oldest_pending = Some((state.release_at, order.id.clone()));
         }
         let early = state.cancel_reason == Some(CancelReason::PaymentTimeout)
             && state.cancelled_at.is_none_or(|at| at < state.release_at);
         if early {
-            self.broke("I5", || {
-                format!("order {} was cancelled by the deadline before its release_at", order.id)
-            });
+            self.broke("I5", || format!("order {} was cancelled by the deadline before its release_at", order.id));
         }
     }
 
     fn order_money(&mut self, order: &Order) {
         order.payments.iter().for_each(|payment| self.payment(payment));
-        if order
-            .payments
-            .iter()
-            .any(|payment| payment.outcome == PaymentOutcome::Unmatched)
-        {
-            self.broke("I6", || {
-                format!("order {} exists, yet a payment that names it is unmatched", order.id)
-            });
+        if order.payments.iter().any(|payment| payment.outcome == PaymentOutcome::Unmatched) {
+            self.broke("I6", || format!("order {} exists, yet a payment that names it is unmatched", order.id));
         }
-        let sum = order
-            .lines
-            .iter()
-            .map(|line| line.unit_price.map_or(0, |price| price.amount) * line.quantity)
-            .sum::<i64>();
+        let sum =
+            order.lines.iter().map(|line| line.unit_price.map_or(0, |price| price.amount) * line.quantity).sum::<i64>();
         let kept = order.kept();
         let Some(total) = order.total else { return };
         let fits = match order.state.status {
@@ -403,9 +347,7 @@ impl Auditor {
         self.checked += 1;
         self.payment(payment);
         if payment.counted() {
-            self.broke("I6", || {
-                format!("payment {} counts towards an order that does not exist", payment.id)
-            });
+            self.broke("I6", || format!("payment {} counts towards an order that does not exist", payment.id));
         }
     }
 
@@ -431,12 +373,7 @@ impl Auditor {
             }
             self.buyers_of(&sums.sku);
         }
-        if let Some((id, sku)) = self
-            .lines
-            .iter()
-            .find(|(_, units)| **units != 0)
-            .map(|(key, _)| key.clone())
-        {
+        if let Some((id, sku)) = self.lines.iter().find(|(_, units)| **units != 0).map(|(key, _)| key.clone()) {
             self.broke("I3", || {
                 format!("the stock ledger moved SKU {sku} for order {id}, which does not exist or has no such line")
             });
@@ -444,23 +381,14 @@ impl Auditor {
         if let Some(id) = self.paths.keys().next().cloned() {
             self.broke("I4", || format!("there are events of order {id}, which does not exist"));
         }
-        if let Some((at, id)) = self.oldest_pending.take() {
-            if at.plus(lag_bound_ms) < now {
-                self.broke("I5", || {
-                    format!("order {id} is pending {} ms after its release_at", now.since(at))
-                });
-            }
+        if let Some((at, id)) = self.oldest_pending.take()
+            && at.plus(lag_bound_ms) < now
+        {
+            self.broke("I5", || format!("order {id} is pending {} ms after its release_at", now.since(at)));
         }
         let checked_here = ["I1", "I2", "I3", "I4", "I5", "I6", "I8"];
-        let invariants = checked_here
-            .into_iter()
-            .map(|i| (i, !self.broken.contains_key(i)))
-            .collect();
-        Report {
-            checked: self.checked,
-            invariants,
-            findings: self.findings,
-        }
+        let invariants = checked_here.into_iter().map(|i| (i, !self.broken.contains_key(i))).collect();
+        Report { checked: self.checked, invariants, findings: self.findings }
     }
 
     fn buyers_of(&mut self, sku: &Sku) {
@@ -469,24 +397,17 @@ impl Auditor {
         for (buyer, taken) in self.taken.remove(&sku.id).unwrap_or_default() {
             let (units, counter) = (taken.units, counters.remove(&buyer).unwrap_or(0));
             if counter != units {
-                self.broke("I8", || {
-                    format!("SKU {}, buyer {buyer}: counter {counter}, orders {units}", sku.id)
-                });
+                self.broke("I8", || format!("SKU {}, buyer {buyer}: counter {counter}, orders {units}", sku.id));
             }
             // Orders older than the limit may exceed it; no order that came after may.
             if units > limit && sku.buyer_limit_since.is_none_or(|since| taken.newest > since) {
                 self.broke("I8", || {
-                    format!(
-                        "SKU {}, buyer {buyer}: {units} units accepted, the limit is {limit}",
-                        sku.id
-                    )
+                    format!("SKU {}, buyer {buyer}: {units} units accepted, the limit is {limit}", sku.id)
                 });
             }
         }
         if let Some((buyer, units)) = counters.into_iter().find(|(_, units)| *units != 0) {
-            self.broke("I8", || {
-                format!("SKU {}, buyer {buyer}: counter {units}, no orders", sku.id)
-            });
+            self.broke("I8", || format!("SKU {}, buyer {buyer}: counter {units}, no orders", sku.id));
         }
     }
 }

@@ -249,10 +249,7 @@ pub enum Outcome {
 
 /// The codes of refusals the rules give; [`RefusalCode::name`] is contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(
-    missing_docs,
-    reason = "each is its wire name; docs/reference/problems.md says what it means"
-)]
+#[expect(missing_docs, reason = "each is its wire name; docs/reference/problems.md says what it means")]
 pub enum RefusalCode {
     Invalid,
     IdempotencyMismatch,
@@ -362,20 +359,13 @@ impl Refusal {
         let detail = format!(
             "{asked} units were asked for and {available} are available; order fewer, or wait for units to be released"
         );
-        Self {
-            available: Some(available),
-            ..Self::new(RefusalCode::InsufficientStock, detail).sku(sku)
-        }
+        Self { available: Some(available), ..Self::new(RefusalCode::InsufficientStock, detail).sku(sku) }
     }
 
     /// The refusal for a SKU nobody has created.
     #[must_use]
     pub fn unknown_sku(sku: &SkuId) -> Self {
-        Self::new(
-            RefusalCode::UnknownSku,
-            "no such SKU; create it with PUT /v1/skus/{sku}, or correct the id",
-        )
-        .sku(sku)
+        Self::new(RefusalCode::UnknownSku, "no such SKU; create it with PUT /v1/skus/{sku}, or correct the id").sku(sku)
     }
 }
 

@@ -7,10 +7,7 @@ use crate::{Millis, OrderId, OrderNo, Payment, Refund};
 
 /// What happened. The names in [`EventKind::name`] are contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[expect(
-    missing_docs,
-    reason = "each is named by its wire name below and defined in docs/reference/events.md"
-)]
+#[expect(missing_docs, reason = "each is named by its wire name below and defined in docs/reference/events.md")]
 pub enum EventKind {
     OrderPlaced,
     OrderPaid,

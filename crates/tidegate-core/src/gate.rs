@@ -67,11 +67,7 @@ pub fn check(place: &Place, now: Millis, mut copy_of: impl FnMut(&SkuId) -> Opti
             return Opinion::Pass;
         }
         if short.is_none() && copy.available < *asked {
-            short = Some(Opinion::Short {
-                sku: sku.clone(),
-                asked: *asked,
-                available: copy.available,
-            });
+            short = Some(Opinion::Short { sku: sku.clone(), asked: *asked, available: copy.available });
         }
     }
     short.unwrap_or(Opinion::Pass)

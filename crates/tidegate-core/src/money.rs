@@ -31,9 +31,7 @@ impl Currency {
     /// Digits after the decimal point (2 for EUR, 0 for JPY, 3 for KWD).
     #[must_use]
     pub fn minor_digits(&self) -> u32 {
-        iso_currency::Currency::from_code(self.code())
-            .and_then(|c| c.exponent())
-            .map_or(0, u32::from)
+        iso_currency::Currency::from_code(self.code()).and_then(|c| c.exponent()).map_or(0, u32::from)
     }
 }
 

@@ -106,20 +106,13 @@ impl Payment {
     /// Whether this report counted towards its order's total when it was applied.
     #[must_use]
     pub fn counted(&self) -> bool {
-        matches!(
-            self.outcome,
-            PaymentOutcome::Applied | PaymentOutcome::Partial | PaymentOutcome::Revived
-        )
+        matches!(self.outcome, PaymentOutcome::Applied | PaymentOutcome::Partial | PaymentOutcome::Revived)
     }
 
     /// Minor units that count towards the order's total; 0 while unmatched.
     #[must_use]
     pub fn kept(&self) -> i64 {
-        if self.counted() {
-            self.amount.unwrap_or(0) - self.refunded()
-        } else {
-            0
-        }
+        if self.counted() { self.amount.unwrap_or(0) - self.refunded() } else { 0 }
     }
 
     /// Whether some of it still counts, so that cancelling the order makes it due back. A report without an amount on

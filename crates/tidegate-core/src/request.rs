@@ -30,10 +30,7 @@ impl FieldError {
     /// A fault of the field at `pointer`.
     #[must_use]
     pub fn new(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self {
-            pointer: pointer.into(),
-            detail: detail.into(),
-        }
+        Self { pointer: pointer.into(), detail: detail.into() }
     }
 }
 
@@ -63,10 +60,7 @@ impl Faults {
     /// Notes a fault unless `value` lies in `range`.
     pub fn range(&mut self, pointer: &str, value: i64, range: std::ops::RangeInclusive<i64>) {
         if !range.contains(&value) {
-            self.add(
-                pointer,
-                format!("must be a whole number from {} to {}", range.start(), range.end()),
-            );
+            self.add(pointer, format!("must be a whole number from {} to {}", range.start(), range.end()));
         }
     }
 
@@ -115,19 +109,13 @@ impl PlaceRequest {
     /// Every fault found, with JSON pointers into the request.
     pub fn check(self, settings: &Settings, generated: impl FnOnce() -> OrderId) -> Result<Place, Vec<FieldError>> {
         let mut faults = Faults::default();
-        let chosen = self
-            .order_id
-            .as_ref()
-            .and_then(|id| faults.take("/order_id", OrderId::parse(id)));
+        let chosen = self.order_id.as_ref().and_then(|id| faults.take("/order_id", OrderId::parse(id)));
         let buyer_id = faults.take("/buyer_id", BuyerId::parse(&self.buyer_id));
         let lines = merged_lines(&self.lines, &mut faults);
         if let Some(seconds) = self.hold_seconds {
             faults.range("/hold_seconds", seconds, 1..=settings.max_hold_seconds);
         }
-        let supersedes = self
-            .supersedes
-            .as_ref()
-            .and_then(|id| faults.take("/supersedes", OrderId::parse(id)));
+        let supersedes = self.supersedes.as_ref().and_then(|id| faults.take("/supersedes", OrderId::parse(id)));
         let metadata = match &self.metadata {
             None => Some(JsonObject::empty()),
             Some(value) => faults.take::<JsonObject>("/metadata", JsonObject::new(value, MAX_METADATA_BYTES)),
@@ -149,10 +137,7 @@ fn merged_lines(sent: &[(String, i64)], faults: &mut Faults) -> Vec<(SkuId, i64)
     if sent.is_empty() {
         faults.add("/lines", "must have at least one line");
     } else if sent.len() > MAX_LINES {
-        faults.add(
-            "/lines",
-            format!("must have at most {MAX_LINES} lines; split the order"),
-        );
+        faults.add("/lines", format!("must have at most {MAX_LINES} lines; split the order"));
         return Vec::new();
     }
     let mut merged: Vec<(SkuId, i64)> = Vec::with_capacity(sent.len());
@@ -193,15 +178,7 @@ fn money(pointer: &str, price: Money, faults: &mut Faults) {
 /// Every fault found.
 pub fn check_put(put: PutSku, settings: &Settings) -> Result<PutSku, Vec<FieldError>> {
     let mut faults = Faults::default();
-    let SkuPatch {
-        title,
-        price,
-        attributes: _,
-        hold_seconds,
-        max_per_order,
-        max_per_buyer,
-        on_sale_from,
-    } = &put.patch;
+    let SkuPatch { title, price, attributes: _, hold_seconds, max_per_order, max_per_buyer, on_sale_from } = &put.patch;
     if let Patch::Set(title) = title {
         faults.text("/title", title, MAX_TITLE_BYTES);
     }
@@ -280,9 +257,7 @@ impl PayRequest {
         if let Some(amount) = self.amount {
             faults.range("/amount", amount, 1..=MAX_AMOUNT);
         }
-        let currency = self
-            .currency
-            .and_then(|code| faults.take("/currency", Currency::try_from(code)));
+        let currency = self.currency.and_then(|code| faults.take("/currency", Currency::try_from(code)));
         if let Some(at) = self.captured_at {
             instant("/captured_at", at, &mut faults);
         }

@@ -35,9 +35,7 @@ fn run(entropy: &[u32], settings: Settings) -> Result<BTreeSet<String>, TestCase
         prop_assert_eq!(verdicts.len(), batch.len());
         for (command, verdict) in batch.iter().zip(&verdicts) {
             if let Err(why) = model.agrees(command, verdict, now) {
-                return Err(TestCaseError::fail(format!(
-                    "at {now:?}: {command:?}\n answered {verdict:?}\n but {why}"
-                )));
+                return Err(TestCaseError::fail(format!("at {now:?}: {command:?}\n answered {verdict:?}\n but {why}")));
             }
             seen.insert(model::said(verdict).map_or_else(|code| code.name().to_owned(), str::to_owned));
         }
@@ -67,11 +65,7 @@ proptest! {
 
 /// More rounds with `./scripts/test --long`.
 fn cases() -> u32 {
-    if std::env::var_os("TIDEGATE_TEST_LONG").is_some() {
-        5_000
-    } else {
-        250
-    }
+    if std::env::var_os("TIDEGATE_TEST_LONG").is_some() { 5_000 } else { 250 }
 }
 
 #[test]

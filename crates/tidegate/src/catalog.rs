@@ -41,15 +41,10 @@ impl Catalog {
                 Err(faults) => answers.push(Some(Err(faults.into()))),
             }
         }
-        let mut decided = self
-            .0
-            .submit_many(commands)
-            .await
-            .into_iter()
-            .map(|answer| match answer? {
-                Outcome::SkuPut { sku, created } => Ok((sku, created)),
-                other => Err(unexpected(&other)),
-            });
+        let mut decided = self.0.submit_many(commands).await.into_iter().map(|answer| match answer? {
+            Outcome::SkuPut { sku, created } => Ok((sku, created)),
+            other => Err(unexpected(&other)),
+        });
         answers
             .into_iter()
             .map(|answer| answer.unwrap_or_else(|| decided.next().expect("one answer a command")))

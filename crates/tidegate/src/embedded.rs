@@ -22,12 +22,7 @@ impl Embedded {
     /// The ledger in the SQLite file at `path`; it and its folder are created when missing. One process owns it.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self {
-            path: path.into(),
-            settings: Settings::default(),
-            manual_clock: false,
-            full_sync: true,
-        }
+        Self { path: path.into(), settings: Settings::default(), manual_clock: false, full_sync: true }
     }
 
     /// The rules' settings.
@@ -61,11 +56,8 @@ impl Embedded {
         let mut options = tidegate_embedded::Options::new(self.path);
         options.settings = self.settings;
         options.manual_clock = self.manual_clock;
-        options.synchronous = if self.full_sync {
-            tidegate_embedded::Synchronous::Full
-        } else {
-            tidegate_embedded::Synchronous::Normal
-        };
+        options.synchronous =
+            if self.full_sync { tidegate_embedded::Synchronous::Full } else { tidegate_embedded::Synchronous::Normal };
         let ledger: Arc<dyn Ledger> = SqliteLedger::open(options).await?;
         Ok(Parts {
             ledger,

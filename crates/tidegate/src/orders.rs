@@ -45,9 +45,7 @@ pub enum Cancelled {
 
 /// An answer of a kind the command cannot have: a fault of the ledger, told rather than hidden.
 pub(crate) fn unexpected(outcome: &Outcome) -> Error {
-    Error::Broken(format!(
-        "the ledger answered with an outcome of another command: {outcome:?}"
-    ))
+    Error::Broken(format!("the ledger answered with an outcome of another command: {outcome:?}"))
 }
 
 fn placed(outcome: Outcome) -> Result<Placed> {
@@ -76,12 +74,7 @@ impl Orders {
 
     /// Places up to 500 orders; each stands alone, answers come in order.
     pub async fn place_many(&self, places: Vec<Place>) -> Vec<Result<Placed>> {
-        self.0
-            .place_many(places)
-            .await
-            .into_iter()
-            .map(|answer| answer.and_then(placed))
-            .collect()
+        self.0.place_many(places).await.into_iter().map(|answer| answer.and_then(placed)).collect()
     }
 
     /// Stores a payment report and applies it.

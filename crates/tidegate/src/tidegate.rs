@@ -38,11 +38,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            queue_commands: 8_192,
-            workers: true,
-            lease_ms: 5_000,
-        }
+        Self { queue_commands: 8_192, workers: true, lease_ms: 5_000 }
     }
 }
 
@@ -70,12 +66,7 @@ impl Tidegate {
     /// # Errors
     /// [`Error::LedgerUnavailable`] when the ledger cannot be read.
     pub async fn start(parts: Parts, options: Options) -> Result<Self> {
-        let Parts {
-            ledger,
-            gate,
-            deadlines,
-            settings,
-        } = parts;
+        let Parts { ledger, gate, deadlines, settings } = parts;
         let inner = Arc::new(Inner {
             queue: GroupCommit::new(options.queue_commands),
             probes: Probes::new(options.queue_commands),
@@ -131,10 +122,7 @@ impl Tidegate {
         });
         match ended.await {
             Ok(closed) => Ok(closed?),
-            Err(_) => Err(Error::LedgerUnavailable(format!(
-                "did not stop within {} s",
-                patience.as_secs()
-            ))),
+            Err(_) => Err(Error::LedgerUnavailable(format!("did not stop within {} s", patience.as_secs()))),
         }
     }
 }
@@ -142,11 +130,7 @@ impl Tidegate {
 impl Inner {
     /// Puts one command in front of the ledger and waits for its durable answer.
     pub(crate) async fn submit_one(&self, command: Command) -> Result<Outcome> {
-        self.queue
-            .submit(vec![command])
-            .await?
-            .pop()
-            .expect("one answer a command")
+        self.queue.submit(vec![command]).await?.pop().expect("one answer a command")
     }
 
     /// Puts commands in front of the ledger, in groups a batch can hold; one answer each, in order.
@@ -210,10 +194,6 @@ impl Inner {
             degraded
                 .push("deadlines-late: orders are being cancelled later than a second after they are due".to_owned());
         }
-        if degraded.is_empty() {
-            Readiness::Ready
-        } else {
-            Readiness::Degraded(degraded)
-        }
+        if degraded.is_empty() { Readiness::Ready } else { Readiness::Degraded(degraded) }
     }
 }

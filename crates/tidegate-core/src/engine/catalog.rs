@@ -9,10 +9,7 @@ use crate::{Counts, Refusal, RefusalCode, Sku, SkuId, StockKind};
 impl Work<'_> {
     pub(super) fn put_sku(&mut self, put: &PutSku) -> Verdict {
         let held = self.sku(&put.sku).cloned();
-        if put
-            .if_version
-            .is_some_and(|version| held.as_ref().map(|sku| sku.version) != Some(version))
-        {
+        if put.if_version.is_some_and(|version| held.as_ref().map(|sku| sku.version) != Some(version)) {
             let detail = "the SKU has changed since that version (or does not exist); GET it, look, and send its ETag as If-Match";
             return Err(Refusal::new(RefusalCode::Stale, detail).sku(&put.sku).into());
         }
@@ -45,15 +42,9 @@ impl Work<'_> {
         sku.version = 1;
         self.rows.skus.insert(put.sku.clone(), Some(sku));
         self.changes.new_skus.push(put.sku.clone());
-        let delta = Counts {
-            on_hand: put.on_hand.unwrap_or(0),
-            ..Counts::default()
-        };
+        let delta = Counts { on_hand: put.on_hand.unwrap_or(0), ..Counts::default() };
         self.change_stock(&put.sku, StockKind::Created, delta, None, None);
-        Outcome::SkuPut {
-            sku: self.sku(&put.sku).expect("it was just created").clone(),
-            created: true,
-        }
+        Outcome::SkuPut { sku: self.sku(&put.sku).expect("it was just created").clone(), created: true }
     }
 
     fn patch(&self, sku: &mut Sku, put: &PutSku) -> bool {
@@ -74,12 +65,7 @@ impl Work<'_> {
     }
 
     pub(super) fn archive(&mut self, id: &SkuId) -> Verdict {
-        let sku = self
-            .rows
-            .skus
-            .get_mut(id)
-            .and_then(Option::as_mut)
-            .ok_or_else(|| Refusal::unknown_sku(id))?;
+        let sku = self.rows.skus.get_mut(id).and_then(Option::as_mut).ok_or_else(|| Refusal::unknown_sku(id))?;
         if !sku.archived {
             sku.archived = true;
             sku.version += 1;
@@ -91,26 +77,18 @@ impl Work<'_> {
     pub(super) fn adjust(&mut self, adjust: &Adjust) -> Verdict {
         let command = canonical(&[adjust.sku.as_str(), &adjust.delta.to_string(), &adjust.reason]);
         if self.repeats(KeyScope::Adjust, &adjust.key, &command)? {
-            let sku = self
-                .sku(&adjust.sku)
-                .ok_or_else(|| Refusal::unknown_sku(&adjust.sku))?
-                .clone();
+            let sku = self.sku(&adjust.sku).ok_or_else(|| Refusal::unknown_sku(&adjust.sku))?.clone();
             return Ok(Outcome::Adjusted { sku, replayed: true });
         }
         let sku = self.sku(&adjust.sku).ok_or_else(|| Refusal::unknown_sku(&adjust.sku))?;
         let counts = sku.counts;
         if counts.on_hand.saturating_add(adjust.delta) > MAX_ON_HAND {
-            let mut refusal = Refusal::new(
-                RefusalCode::Invalid,
-                format!("a SKU has at most {MAX_ON_HAND} units on hand; add fewer"),
-            );
+            let mut refusal =
+                Refusal::new(RefusalCode::Invalid, format!("a SKU has at most {MAX_ON_HAND} units on hand; add fewer"));
             refusal.pointer = Some("/delta".to_owned());
             return Err(refusal.into());
         }
-        let delta = Counts {
-            on_hand: adjust.delta,
-            ..Counts::default()
-        };
+        let delta = Counts { on_hand: adjust.delta, ..Counts::default() };
         if counts.checked_add(delta).is_none() {
             let detail = format!(
                 "{} units are held or sold and {} available; take at most what is available, or cancel orders first",
@@ -123,18 +101,9 @@ impl Work<'_> {
             };
             return Err(refusal.into());
         }
-        self.change_stock(
-            &adjust.sku,
-            StockKind::Adjusted,
-            delta,
-            None,
-            Some(adjust.reason.clone()),
-        );
+        self.change_stock(&adjust.sku, StockKind::Adjusted, delta, None, Some(adjust.reason.clone()));
         self.bind(KeyScope::Adjust, &adjust.key, command);
-        Ok(Outcome::Adjusted {
-            sku: self.sku(&adjust.sku).expect("it was just found").clone(),
-            replayed: false,
-        })
+        Ok(Outcome::Adjusted { sku: self.sku(&adjust.sku).expect("it was just found").clone(), replayed: false })
     }
 }
 

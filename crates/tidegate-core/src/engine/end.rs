@@ -13,23 +13,13 @@ impl Work<'_> {
         match order.state.status {
             Status::Pending => {
                 self.can_move(id, Move::RELEASE)?;
-                self.end_pending(
-                    id,
-                    CancelReason::Requested,
-                    EventKind::OrderCancelled,
-                    cancel.reason.clone(),
-                );
+                self.end_pending(id, CancelReason::Requested, EventKind::OrderCancelled, cancel.reason.clone());
             }
             Status::Paid => {
                 let back = if cancel.restock { Move::RETURN } else { Move::WRITE_OFF };
                 self.can_move(id, back)?;
                 self.move_stock(id, back);
-                self.mark_cancelled(
-                    id,
-                    CancelReason::Refunded,
-                    EventKind::OrderCancelled,
-                    cancel.reason.clone(),
-                );
+                self.mark_cancelled(id, CancelReason::Refunded, EventKind::OrderCancelled, cancel.reason.clone());
             }
             Status::Cancelled => self.close(id),
             Status::Fulfilled => return Err(illegal(order, "cancelled").into()),

@@ -13,16 +13,10 @@ impl Work<'_> {
         }
         let pay_by = self.now.plus_seconds(extend.hold_seconds);
         if pay_by > order.placed_at.plus_seconds(self.settings.max_hold_seconds) {
-            let detail = format!(
-                "a hold lasts at most {} s from placed_at; ask for less",
-                self.settings.max_hold_seconds
-            );
+            let detail =
+                format!("a hold lasts at most {} s from placed_at; ask for less", self.settings.max_hold_seconds);
             let cap = Some(self.settings.max_hold_seconds);
-            return Err(Refusal {
-                limit: cap,
-                ..Refusal::new(RefusalCode::HoldCapExceeded, detail).order(id)
-            }
-            .into());
+            return Err(Refusal { limit: cap, ..Refusal::new(RefusalCode::HoldCapExceeded, detail).order(id) }.into());
         }
         let grace = order.state.release_at.since(order.state.pay_by);
         if pay_by > order.state.pay_by {
@@ -55,10 +49,8 @@ impl Work<'_> {
 
     pub(super) fn park(&mut self, park: &Park) -> Verdict {
         let id = self.rows.numbers.get(&park.order).cloned().flatten();
-        let pending = id
-            .as_ref()
-            .and_then(|id| self.order(id))
-            .is_some_and(|order| order.state.status == Status::Pending);
+        let pending =
+            id.as_ref().and_then(|id| self.order(id)).is_some_and(|order| order.state.status == Status::Pending);
         let listed = self.rows.parked.get(&park.order).is_some_and(Option::is_some);
         if let Some(order_id) = id.filter(|_| pending && !listed) {
             let parked = Parked {
@@ -70,13 +62,7 @@ impl Work<'_> {
             };
             self.rows.parked.insert(park.order, Some(parked));
             self.changes.parked.insert(park.order);
-            self.event(
-                Some(order_id),
-                EventKind::OrderParked,
-                None,
-                None,
-                Some(park.reason.clone()),
-            );
+            self.event(Some(order_id), EventKind::OrderParked, None, None, Some(park.reason.clone()));
             self.seal();
         }
         Ok(Outcome::Parked)

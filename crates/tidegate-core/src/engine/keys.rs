@@ -7,11 +7,7 @@ use crate::{BuyerId, Command, IdempotencyKey, Order, OrderId, OrderNo, Patch, Pa
 /// The rows `commands` need that `rows` does not have. Empty when [`super::decide`] can run.
 #[must_use]
 pub fn missing(commands: &[Command], rows: &Rows) -> Keys {
-    let mut gather = Gather {
-        rows,
-        keys: Keys::default(),
-        seen: Seen::default(),
-    };
+    let mut gather = Gather { rows, keys: Keys::default(), seen: Seen::default() };
     for command in commands {
         gather.command(command);
     }
@@ -64,16 +60,10 @@ impl<'a> Gather<'a> {
             Command::ArchiveSku(sku) => self.sku(sku),
             Command::RefundPayment(refund) => {
                 self.payment_with_order(&refund.payment_id);
-                refund
-                    .key
-                    .iter()
-                    .for_each(|key| self.request_key(KeyScope::RefundPayment, key));
+                refund.key.iter().for_each(|key| self.request_key(KeyScope::RefundPayment, key));
             }
             Command::SettleRefund(settle) => {
-                settle
-                    .key
-                    .iter()
-                    .for_each(|key| self.request_key(KeyScope::SettleRefund, key));
+                settle.key.iter().for_each(|key| self.request_key(KeyScope::SettleRefund, key));
                 match self.rows.refunds.get(&settle.refund_id) {
                     Some(Some((_, id))) => {
                         self.id(id);

@@ -54,8 +54,5 @@ pub fn decide(
             Command::FlagUnmatched(payment) => work.flag_unmatched(payment),
         })
         .collect();
-    Decided {
-        verdicts,
-        changes: work.into_changes(),
-    }
+    Decided { verdicts, changes: work.into_changes() }
 }

@@ -13,16 +13,11 @@ impl Work<'_> {
             return self.seen_before(pay, &owner);
         }
         if let Some(order) = self.order(&pay.order_id) {
-            if let (Some(sent), Some(total)) = (pay.currency, order.total) {
-                if sent != total.currency {
-                    let detail = format!(
-                        "the order is in {}; report the payment in that currency",
-                        total.currency
-                    );
-                    return Err(Refusal::new(RefusalCode::CurrencyMismatch, detail)
-                        .order(&order.id)
-                        .into());
-                }
+            if let (Some(sent), Some(total)) = (pay.currency, order.total)
+                && sent != total.currency
+            {
+                let detail = format!("the order is in {}; report the payment in that currency", total.currency);
+                return Err(Refusal::new(RefusalCode::CurrencyMismatch, detail).order(&order.id).into());
             }
             self.can_settle(&pay.order_id)?;
             self.store(pay);
@@ -35,17 +30,9 @@ impl Work<'_> {
         if self.slot(&pay.order_id).is_some_and(|slot| slot.tombstone.is_some()) {
             let refund = self.owe_unmatched(&pay.payment_id, &pay.order_id, RefundReason::OrderCancelled);
             self.seal();
-            return Ok(Outcome::Paid {
-                outcome: PaymentOutcome::RefundDue,
-                order: None,
-                refund: Some(refund),
-            });
+            return Ok(Outcome::Paid { outcome: PaymentOutcome::RefundDue, order: None, refund: Some(refund) });
         }
-        Ok(Outcome::Paid {
-            outcome: PaymentOutcome::Unmatched,
-            order: None,
-            refund: None,
-        })
+        Ok(Outcome::Paid { outcome: PaymentOutcome::Unmatched, order: None, refund: None })
     }
 
     /// A payment of a pending order moves its stock: the rows must allow that before anything is stored.
@@ -61,9 +48,7 @@ impl Work<'_> {
         let stored = self.payment(owner, &pay.payment_id);
         let same = *owner == pay.order_id
             && stored.is_some_and(|stored| {
-                let sent = pay
-                    .amount
-                    .or(order.and_then(|order| order.total).map(|total| total.amount));
+                let sent = pay.amount.or(order.and_then(|order| order.total).map(|total| total.amount));
                 let currency = pay.currency.is_none() || stored.currency.is_none() || pay.currency == stored.currency;
                 sent == stored.amount && currency
             });
@@ -71,16 +56,8 @@ impl Work<'_> {
             let detail = "this payment_id was reported before for another order, amount or currency; give each payment its own id";
             return Err(Refusal::new(RefusalCode::PaymentIdReused, detail).order(owner).into());
         };
-        let refund = stored
-            .refunds
-            .iter()
-            .find(|refund| came_with_the_report(stored, refund))
-            .cloned();
-        Ok(Outcome::Paid {
-            outcome: PaymentOutcome::Duplicate,
-            order: order.cloned(),
-            refund,
-        })
+        let refund = stored.refunds.iter().find(|refund| came_with_the_report(stored, refund)).cloned();
+        Ok(Outcome::Paid { outcome: PaymentOutcome::Duplicate, order: order.cloned(), refund })
     }
 
     fn store(&mut self, pay: &Pay) {
@@ -100,21 +77,15 @@ impl Work<'_> {
             Some(order) => order.payments.push(payment),
             None => slot.unmatched.push(payment),
         }
-        self.rows
-            .payments
-            .insert(pay.payment_id.clone(), Some(pay.order_id.clone()));
-        self.changes
-            .payments
-            .insert(pay.payment_id.clone(), pay.order_id.clone());
+        self.rows.payments.insert(pay.payment_id.clone(), Some(pay.order_id.clone()));
+        self.changes.payments.insert(pay.payment_id.clone(), pay.order_id.clone());
     }
 
     /// Applies stored money to its order and says what it did.
     pub(super) fn apply_money(&mut self, id: &OrderId, payment: &PaymentId) -> (PaymentOutcome, Option<Refund>) {
         let total = self.order(id).expect("the caller has found this order").total;
         self.touch(id);
-        let row = self
-            .payment_mut(id, payment)
-            .expect("the caller has stored this payment");
+        let row = self.payment_mut(id, payment).expect("the caller has stored this payment");
         row.amount = row.amount.or(total.map(|total| total.amount));
         row.currency = total.map(|total| total.currency).or(row.currency);
         let amount = row.amount;

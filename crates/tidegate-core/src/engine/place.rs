@@ -12,16 +12,11 @@ use crate::{
 impl Work<'_> {
     pub(super) fn place(&mut self, place: &Place) -> Verdict {
         if let Some(id) = self.earlier(place)? {
-            return Ok(Outcome::Placed {
-                order: self.known_order(&id)?.clone(),
-                replayed: true,
-            });
+            return Ok(Outcome::Placed { order: self.known_order(&id)?.clone(), replayed: true });
         }
         if self.slot(&place.order_id).is_some_and(|slot| slot.tombstone.is_some()) {
             let detail = "this order was cancelled before it was placed; place it under a new id";
-            return Err(Refusal::new(RefusalCode::AlreadyCancelled, detail)
-                .order(&place.order_id)
-                .into());
+            return Err(Refusal::new(RefusalCode::AlreadyCancelled, detail).order(&place.order_id).into());
         }
         let superseded = self.superseded(place)?;
         let (lines, total) = self.priced_lines(place, superseded.as_ref())?;
@@ -56,26 +51,18 @@ impl Work<'_> {
         self.count_buyer(&id, 1);
         self.match_money(&id);
         self.seal();
-        Ok(Outcome::Placed {
-            order: self.known_order(&id)?.clone(),
-            replayed: false,
-        })
+        Ok(Outcome::Placed { order: self.known_order(&id)?.clone(), replayed: false })
     }
 
     /// The order that the same command placed before, if it did; a mismatch when its id or key was used otherwise.
     fn earlier(&mut self, place: &Place) -> Result<Option<OrderId>, Rejection> {
-        let alias = place
-            .key
-            .as_ref()
-            .and_then(|key| self.rows.order_keys.get(key).cloned().flatten());
+        let alias = place.key.as_ref().and_then(|key| self.rows.order_keys.get(key).cloned().flatten());
         let by_id = self.order(&place.order_id).map(|order| order.id.clone());
         let found = match (alias, by_id) {
             (Some(bound), _) if place.chosen && bound != place.order_id => {
-                return Err(
-                    mismatch("this Idempotency-Key belongs to another order_id; use a new key")
-                        .order(&bound)
-                        .into(),
-                );
+                return Err(mismatch("this Idempotency-Key belongs to another order_id; use a new key")
+                    .order(&bound)
+                    .into());
             }
             (Some(bound), _) => bound,
             (None, Some(id)) => id,
@@ -102,10 +89,7 @@ impl Work<'_> {
     /// The order to take the place of, and whether it is pending.
     fn superseded(&self, place: &Place) -> Result<Option<(OrderId, bool)>, Rejection> {
         let Some(id) = &place.supersedes else { return Ok(None) };
-        let order = self
-            .order(id)
-            .filter(|order| order.buyer_id == place.buyer_id)
-            .ok_or_else(|| unknown_order(id))?;
+        let order = self.order(id).filter(|order| order.buyer_id == place.buyer_id).ok_or_else(|| unknown_order(id))?;
         match order.state.status {
             Status::Pending => Ok(Some((id.clone(), true))),
             Status::Cancelled => Ok(Some((id.clone(), false))),
@@ -128,17 +112,12 @@ impl Work<'_> {
             let detail = "this SKU is archived and not sold any more; leave it out";
             return Err(Refusal::new(RefusalCode::Archived, detail).sku(&sku.id).into());
         }
-        if let Some((sku, _)) = skus
-            .iter()
-            .find(|(sku, _)| sku.on_sale_from.is_some_and(|from| self.now < from))
-        {
+        if let Some((sku, _)) = skus.iter().find(|(sku, _)| sku.on_sale_from.is_some_and(|from| self.now < from)) {
             let detail = "this SKU is not on sale yet; its on_sale_from says from when";
             return Err(Refusal::new(RefusalCode::NotOnSale, detail).sku(&sku.id).into());
         }
         let given_back = |sku: &SkuId| -> i64 {
-            let old = superseded
-                .filter(|(_, pending)| *pending)
-                .and_then(|(id, _)| self.order(id));
+            let old = superseded.filter(|(_, pending)| *pending).and_then(|(id, _)| self.order(id));
             old.into_iter()
                 .flat_map(|order| &order.lines)
                 .filter(|line| line.sku == *sku)
@@ -146,12 +125,7 @@ impl Work<'_> {
                 .sum()
         };
         for (sku, quantity) in &skus {
-            let already = self
-                .rows
-                .buyers
-                .get(&(sku.id.clone(), place.buyer_id.clone()))
-                .copied()
-                .unwrap_or(0)
+            let already = self.rows.buyers.get(&(sku.id.clone(), place.buyer_id.clone())).copied().unwrap_or(0)
                 - given_back(&sku.id);
             check_limits(sku, *quantity, already)?;
         }
@@ -161,21 +135,15 @@ impl Work<'_> {
                 return Err(Refusal::insufficient_stock(&sku.id, available, *quantity).into());
             }
         }
-        let lines = skus.iter().map(|(sku, quantity)| Line {
-            sku: sku.id.clone(),
-            quantity: *quantity,
-            unit_price: sku.price,
-        });
+        let lines =
+            skus.iter().map(|(sku, quantity)| Line { sku: sku.id.clone(), quantity: *quantity, unit_price: sku.price });
         Ok((lines.collect(), total))
     }
 
     fn new_order(&mut self, place: &Place, lines: Vec<Line>, total: Option<Money>) -> Order {
         let of_skus = lines.iter().filter_map(|line| self.sku(&line.sku)?.hold_seconds).min();
-        let hold = place
-            .hold_seconds
-            .or(of_skus)
-            .unwrap_or(self.settings.hold_seconds)
-            .min(self.settings.max_hold_seconds);
+        let hold =
+            place.hold_seconds.or(of_skus).unwrap_or(self.settings.hold_seconds).min(self.settings.max_hold_seconds);
         let pay_by = self.now.plus_seconds(hold);
         Order {
             no: self.source.order_no(),
@@ -210,11 +178,8 @@ impl Work<'_> {
         if waiting.is_empty() {
             return;
         }
-        let unmatched: Vec<_> = waiting
-            .iter()
-            .filter(|p| p.outcome == PaymentOutcome::Unmatched)
-            .map(|p| p.id.clone())
-            .collect();
+        let unmatched: Vec<_> =
+            waiting.iter().filter(|p| p.outcome == PaymentOutcome::Unmatched).map(|p| p.id.clone()).collect();
         let order = slot.order.as_mut().expect("the order was just inserted");
         order.payments = waiting;
         for payment in unmatched {
@@ -251,10 +216,7 @@ fn total_of(skus: &[(&Sku, i64)]) -> Result<Option<Money>, Rejection> {
         Rejection::from(refusal)
     };
     let currency = skus[0].0.price.map(|price| price.currency);
-    if let Some(i) = skus
-        .iter()
-        .position(|(sku, _)| sku.price.map(|price| price.currency) != currency)
-    {
+    if let Some(i) = skus.iter().position(|(sku, _)| sku.price.map(|price| price.currency) != currency) {
         return Err(invalid(
             Some(i),
             "the SKUs of one order must all be priced in one currency, or none of them; split the order",
@@ -263,17 +225,11 @@ fn total_of(skus: &[(&Sku, i64)]) -> Result<Option<Money>, Rejection> {
     let Some(currency) = currency else { return Ok(None) };
     let sum = skus.iter().try_fold(0_i64, |sum, (sku, quantity)| {
         let price = sku.price.map_or(0, |price| price.amount);
-        price
-            .checked_mul(*quantity)
-            .and_then(|line| sum.checked_add(line))
-            .filter(|sum| *sum <= MAX_AMOUNT)
+        price.checked_mul(*quantity).and_then(|line| sum.checked_add(line)).filter(|sum| *sum <= MAX_AMOUNT)
     });
     match sum {
         Some(amount) => Ok(Some(Money { amount, currency })),
-        None => Err(invalid(
-            None,
-            "the total exceeds the largest amount (2^53 - 1 minor units); split the order",
-        )),
+        None => Err(invalid(None, "the total exceeds the largest amount (2^53 - 1 minor units); split the order")),
     }
 }
 

@@ -14,19 +14,8 @@ impl Work<'_> {
             Some(key) => self.repeats(KeyScope::RefundPayment, key, &command)?,
             None => false,
         };
-        let unknown = || {
-            Refusal::new(
-                RefusalCode::UnknownPayment,
-                "no such payment; GET /v1/payments lists them",
-            )
-        };
-        let owner: OrderId = self
-            .rows
-            .payments
-            .get(&ask.payment_id)
-            .cloned()
-            .flatten()
-            .ok_or_else(unknown)?;
+        let unknown = || Refusal::new(RefusalCode::UnknownPayment, "no such payment; GET /v1/payments lists them");
+        let owner: OrderId = self.rows.payments.get(&ask.payment_id).cloned().flatten().ok_or_else(unknown)?;
         let payment = self.payment(&owner, &ask.payment_id).ok_or_else(unknown)?;
         let outcome = payment.outcome;
         let refund = match (outcome, payment.refunds.last().cloned()) {
@@ -46,10 +35,7 @@ impl Work<'_> {
         if let Some(key) = &ask.key {
             self.bind(KeyScope::RefundPayment, key, command);
         }
-        Ok(Outcome::Refund {
-            refund,
-            replayed: repeated,
-        })
+        Ok(Outcome::Refund { refund, replayed: repeated })
     }
 
     pub(super) fn settle_refund(&mut self, ask: &SettleRefund) -> Verdict {
@@ -59,31 +45,16 @@ impl Work<'_> {
             None => false,
         };
         let unknown = || Refusal::new(RefusalCode::UnknownRefund, "no such refund; GET /v1/refunds lists them");
-        let (payment_id, order_id) = self
-            .rows
-            .refunds
-            .get(&ask.refund_id)
-            .cloned()
-            .flatten()
-            .ok_or_else(unknown)?;
+        let (payment_id, order_id) = self.rows.refunds.get(&ask.refund_id).cloned().flatten().ok_or_else(unknown)?;
         let now = self.now;
         let payment = self.payment_mut(&order_id, &payment_id).ok_or_else(unknown)?;
-        let refund = payment
-            .refunds
-            .iter_mut()
-            .find(|refund| refund.id == ask.refund_id)
-            .ok_or_else(unknown)?;
+        let refund = payment.refunds.iter_mut().find(|refund| refund.id == ask.refund_id).ok_or_else(unknown)?;
         if refund.status == RefundStatus::Settled {
             if repeated {
-                return Ok(Outcome::Refund {
-                    refund: refund.clone(),
-                    replayed: true,
-                });
+                return Ok(Outcome::Refund { refund: refund.clone(), replayed: true });
             }
             let detail = "this refund was settled before; nothing is owed any more";
-            return Err(Refusal::new(RefusalCode::AlreadySettled, detail)
-                .order(&order_id)
-                .into());
+            return Err(Refusal::new(RefusalCode::AlreadySettled, detail).order(&order_id).into());
         }
         refund.status = RefundStatus::Settled;
         refund.settled_at = Some(now);
@@ -94,35 +65,27 @@ impl Work<'_> {
             self.touch(&order_id);
         }
         self.changes.refunds.insert(ask.refund_id.clone(), payment_id);
-        self.event(
-            order,
-            EventKind::RefundSettled,
-            Some(payment),
-            Some(refund.clone()),
-            None,
-        );
+        self.event(order, EventKind::RefundSettled, Some(payment), Some(refund.clone()), None);
         if let Some(key) = &ask.key {
             self.bind(KeyScope::SettleRefund, key, command);
         }
         self.seal();
-        Ok(Outcome::Refund {
-            refund,
-            replayed: false,
-        })
+        Ok(Outcome::Refund { refund, replayed: false })
     }
 
     /// Money that has matched no order for a day is told once.
     pub(super) fn flag_unmatched(&mut self, payment: &PaymentId) -> Verdict {
         let owner = self.rows.payments.get(payment).cloned().flatten();
         let now = self.now;
-        if let Some((owner, row)) = owner.and_then(|owner| self.payment_mut(&owner, payment).map(|row| (owner, row))) {
-            if row.outcome == PaymentOutcome::Unmatched && row.flagged_at.is_none() {
-                row.flagged_at = Some(now);
-                let row = row.clone();
-                self.changes.payments.insert(payment.clone(), owner);
-                self.event(None, EventKind::PaymentUnmatched, Some(row), None, None);
-                self.seal();
-            }
+        if let Some((owner, row)) = owner.and_then(|owner| self.payment_mut(&owner, payment).map(|row| (owner, row)))
+            && row.outcome == PaymentOutcome::Unmatched
+            && row.flagged_at.is_none()
+        {
+            row.flagged_at = Some(now);
+            let row = row.clone();
+            self.changes.payments.insert(payment.clone(), owner);
+            self.event(None, EventKind::PaymentUnmatched, Some(row), None, None);
+            self.seal();
         }
         Ok(Outcome::Flagged)
     }

@@ -43,55 +43,16 @@ pub(super) struct Move {
 }
 
 impl Move {
-    pub(super) const HOLD: Move = Move {
-        kind: StockKind::Held,
-        on_hand: 0,
-        held: 1,
-        sold: 0,
-    };
-    pub(super) const RELEASE: Move = Move {
-        kind: StockKind::Released,
-        on_hand: 0,
-        held: -1,
-        sold: 0,
-    };
-    pub(super) const SELL_HELD: Move = Move {
-        kind: StockKind::Sold,
-        on_hand: 0,
-        held: -1,
-        sold: 1,
-    };
-    pub(super) const SELL: Move = Move {
-        kind: StockKind::Sold,
-        on_hand: 0,
-        held: 0,
-        sold: 1,
-    };
-    pub(super) const RETURN: Move = Move {
-        kind: StockKind::Returned,
-        on_hand: 0,
-        held: 0,
-        sold: -1,
-    };
-    pub(super) const WRITE_OFF: Move = Move {
-        kind: StockKind::WrittenOff,
-        on_hand: -1,
-        held: 0,
-        sold: -1,
-    };
-    pub(super) const FULFIL: Move = Move {
-        kind: StockKind::Fulfilled,
-        on_hand: -1,
-        held: 0,
-        sold: -1,
-    };
+    pub(super) const HOLD: Move = Move { kind: StockKind::Held, on_hand: 0, held: 1, sold: 0 };
+    pub(super) const RELEASE: Move = Move { kind: StockKind::Released, on_hand: 0, held: -1, sold: 0 };
+    pub(super) const SELL_HELD: Move = Move { kind: StockKind::Sold, on_hand: 0, held: -1, sold: 1 };
+    pub(super) const SELL: Move = Move { kind: StockKind::Sold, on_hand: 0, held: 0, sold: 1 };
+    pub(super) const RETURN: Move = Move { kind: StockKind::Returned, on_hand: 0, held: 0, sold: -1 };
+    pub(super) const WRITE_OFF: Move = Move { kind: StockKind::WrittenOff, on_hand: -1, held: 0, sold: -1 };
+    pub(super) const FULFIL: Move = Move { kind: StockKind::Fulfilled, on_hand: -1, held: 0, sold: -1 };
 
     fn times(self, quantity: i64) -> Counts {
-        Counts {
-            on_hand: self.on_hand * quantity,
-            held: self.held * quantity,
-            sold: self.sold * quantity,
-        }
+        Counts { on_hand: self.on_hand * quantity, held: self.held * quantity, sold: self.sold * quantity }
     }
 }
 
@@ -133,11 +94,7 @@ impl<'a> Work<'a> {
         if !self.touched.contains(id) {
             self.touched.push(id.clone());
         }
-        self.rows
-            .ids
-            .get_mut(id)
-            .and_then(|slot| slot.order.as_mut())
-            .expect("the caller has found this order")
+        self.rows.ids.get_mut(id).and_then(|slot| slot.order.as_mut()).expect("the caller has found this order")
     }
 
     pub(super) fn sku(&self, id: &SkuId) -> Option<&Sku> {
@@ -159,9 +116,7 @@ impl<'a> Work<'a> {
     pub(super) fn can_move(&self, id: &OrderId, m: Move) -> Result<(), Rejection> {
         let order = self.known_order(id)?;
         for line in &order.lines {
-            let moved = self
-                .sku(&line.sku)
-                .and_then(|sku| sku.counts.checked_add(m.times(line.quantity)));
+            let moved = self.sku(&line.sku).and_then(|sku| sku.counts.checked_add(m.times(line.quantity)));
             if moved.is_none() {
                 let detail = format!(
                     "order {id} has {} units of SKU {}, which its counts {:?} do not allow to move",
@@ -179,14 +134,7 @@ impl<'a> Work<'a> {
     pub(super) fn move_stock(&mut self, id: &OrderId, m: Move) {
         let (no, lines) = {
             let order = self.order(id).expect("the caller has found this order");
-            (
-                order.no,
-                order
-                    .lines
-                    .iter()
-                    .map(|line| (line.sku.clone(), line.quantity))
-                    .collect::<Vec<_>>(),
-            )
+            (order.no, order.lines.iter().map(|line| (line.sku.clone(), line.quantity)).collect::<Vec<_>>())
         };
         for (sku, quantity) in lines {
             self.change_stock(&sku, m.kind, m.times(quantity), Some((no, id.clone())), None);
@@ -202,12 +150,7 @@ impl<'a> Work<'a> {
         order: Option<(crate::OrderNo, OrderId)>,
         reason: Option<String>,
     ) {
-        let sku = self
-            .rows
-            .skus
-            .get_mut(id)
-            .and_then(Option::as_mut)
-            .expect("the caller has found this SKU");
+        let sku = self.rows.skus.get_mut(id).and_then(Option::as_mut).expect("the caller has found this SKU");
         sku.counts = sku.counts.checked_add(delta).expect("the caller has checked this move");
         sku.stock_version += 1;
         let (stock_version, after) = (sku.stock_version, sku.counts);
@@ -229,12 +172,7 @@ impl<'a> Work<'a> {
         let (buyer, lines) = {
             let order = self.order(id).expect("the caller has found this order");
             let counted = order.lines.iter().filter(|line| self.rows.counts_buyers(&line.sku));
-            (
-                order.buyer_id.clone(),
-                counted
-                    .map(|line| (line.sku.clone(), line.quantity))
-                    .collect::<Vec<_>>(),
-            )
+            (order.buyer_id.clone(), counted.map(|line| (line.sku.clone(), line.quantity)).collect::<Vec<_>>())
         };
         for (sku, quantity) in lines {
             let key = (sku, buyer.clone());
@@ -259,9 +197,7 @@ impl<'a> Work<'a> {
             self.touch(order_id);
         }
         let now = self.now;
-        let row = self
-            .payment_mut(order_id, payment)
-            .expect("the caller has found this payment");
+        let row = self.payment_mut(order_id, payment).expect("the caller has found this payment");
         let refund = Refund {
             id: id.clone(),
             payment_id: payment.clone(),
@@ -275,19 +211,11 @@ impl<'a> Work<'a> {
         };
         row.refunds.push(refund.clone());
         let row = row.clone();
-        self.rows
-            .refunds
-            .insert(id.clone(), Some((payment.clone(), order_id.clone())));
+        self.rows.refunds.insert(id.clone(), Some((payment.clone(), order_id.clone())));
         self.changes.refunds.insert(id, payment.clone());
         self.changes.payments.insert(payment.clone(), order_id.clone());
         let event_order = has_order.then(|| order_id.clone());
-        self.event(
-            event_order,
-            EventKind::PaymentRefundDue,
-            Some(row),
-            Some(refund.clone()),
-            None,
-        );
+        self.event(event_order, EventKind::PaymentRefundDue, Some(row), Some(refund.clone()), None);
         refund
     }
 
@@ -305,9 +233,7 @@ impl<'a> Work<'a> {
 
     /// Money that names an id no order will ever have (or not with this money): due back.
     pub(super) fn owe_unmatched(&mut self, payment: &PaymentId, order_id: &OrderId, reason: RefundReason) -> Refund {
-        let row = self
-            .payment_mut(order_id, payment)
-            .expect("the caller has found this payment");
+        let row = self.payment_mut(order_id, payment).expect("the caller has found this payment");
         row.outcome = PaymentOutcome::RefundDue;
         let amount = row.amount;
         self.owe(payment, order_id, amount, reason)
@@ -343,9 +269,7 @@ impl<'a> Work<'a> {
 
     pub(super) fn bind(&mut self, scope: KeyScope, key: &IdempotencyKey, command: String) {
         let at = self.now;
-        self.rows
-            .request_keys
-            .insert((scope, key.clone()), Some(RequestRecord { command, at }));
+        self.rows.request_keys.insert((scope, key.clone()), Some(RequestRecord { command, at }));
         self.changes.request_keys.push((scope, key.clone()));
     }
 
@@ -364,13 +288,7 @@ impl<'a> Work<'a> {
         refund: Option<Refund>,
         reason: Option<String>,
     ) {
-        self.drafts.push(Draft {
-            order,
-            kind,
-            payment,
-            refund,
-            reason,
-        });
+        self.drafts.push(Draft { order, kind, payment, refund, reason });
     }
 
     /// Ends a command: counts versions, numbers events.
@@ -379,12 +297,7 @@ impl<'a> Work<'a> {
             if self.new_orders.contains(&id) {
                 continue;
             }
-            let order = self
-                .rows
-                .ids
-                .get_mut(&id)
-                .and_then(|slot| slot.order.as_mut())
-                .expect("touched orders exist");
+            let order = self.rows.ids.get_mut(&id).and_then(|slot| slot.order.as_mut()).expect("touched orders exist");
             order.state.version += 1;
             self.changes.updated_orders.insert(id);
         }
@@ -428,11 +341,7 @@ fn is_order_event(kind: EventKind) -> bool {
 }
 
 pub(super) fn unknown_order(id: &OrderId) -> Refusal {
-    Refusal::new(
-        RefusalCode::UnknownOrder,
-        "no such order; check the id, or place the order first",
-    )
-    .order(id)
+    Refusal::new(RefusalCode::UnknownOrder, "no such order; check the id, or place the order first").order(id)
 }
 
 pub(super) fn mismatch(detail: &str) -> Refusal {

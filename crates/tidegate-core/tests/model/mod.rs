@@ -94,28 +94,14 @@ impl Model {
             // Settling, parking and flagging change nothing this model keeps; the auditor watches them.
             _ => return Ok(()),
         };
-        if said(verdict) == opinion {
-            Ok(())
-        } else {
-            Err(format!("the model says {opinion:?}"))
-        }
+        if said(verdict) == opinion { Ok(()) } else { Err(format!("the model says {opinion:?}")) }
     }
 
     /// The counts of a SKU, added up from all orders.
     pub fn counts(&self, sku: &SkuId) -> Option<Counts> {
         let card = self.skus.get(sku)?;
-        let units = |status| {
-            self.orders
-                .values()
-                .filter(|o| o.status == status)
-                .map(|o| units_of(&o.place, sku))
-                .sum()
-        };
-        Some(Counts {
-            on_hand: card.on_hand,
-            held: units(Status::Pending),
-            sold: units(Status::Paid),
-        })
+        let units = |status| self.orders.values().filter(|o| o.status == status).map(|o| units_of(&o.place, sku)).sum();
+        Some(Counts { on_hand: card.on_hand, held: units(Status::Pending), sold: units(Status::Paid) })
     }
 
     fn available(&self, sku: &SkuId) -> i64 {
@@ -123,25 +109,19 @@ impl Model {
     }
 
     fn bought(&self, sku: &SkuId, buyer: &BuyerId) -> i64 {
-        let live = self
-            .orders
-            .values()
-            .filter(|o| o.status != Status::Cancelled && o.place.buyer_id == *buyer);
+        let live = self.orders.values().filter(|o| o.status != Status::Cancelled && o.place.buyer_id == *buyer);
         live.map(|o| units_of(&o.place, sku)).sum()
     }
 
     fn place(&mut self, place: &Place, now: Millis) -> Opinion {
         let bound = place.key.as_ref().and_then(|key| self.keys.get(key)).cloned();
-        if let Some(bound) = &bound {
-            if place.chosen && *bound != place.order_id {
-                return Err(R::IdempotencyMismatch);
-            }
+        if let Some(bound) = &bound
+            && place.chosen
+            && *bound != place.order_id
+        {
+            return Err(R::IdempotencyMismatch);
         }
-        if let Some(id) = bound.or_else(|| {
-            self.orders
-                .contains_key(&place.order_id)
-                .then(|| place.order_id.clone())
-        }) {
+        if let Some(id) = bound.or_else(|| self.orders.contains_key(&place.order_id).then(|| place.order_id.clone())) {
             let first = &self.orders[&id].place;
             let same = (&first.buyer_id, &first.lines, first.hold_seconds, &first.supersedes)
                 == (&place.buyer_id, &place.lines, place.hold_seconds, &place.supersedes);
@@ -159,11 +139,7 @@ impl Model {
         let old = match &place.supersedes {
             None => None,
             Some(id) => {
-                let old = self
-                    .orders
-                    .get(id)
-                    .filter(|o| o.place.buyer_id == place.buyer_id)
-                    .ok_or(R::UnknownOrder)?;
+                let old = self.orders.get(id).filter(|o| o.place.buyer_id == place.buyer_id).ok_or(R::UnknownOrder)?;
                 if matches!(old.status, Status::Paid | Status::Fulfilled) {
                     return Err(R::IllegalTransition);
                 }
@@ -173,11 +149,7 @@ impl Model {
         if place.lines.iter().any(|(sku, _)| !self.skus.contains_key(sku)) {
             return Err(R::UnknownSku);
         }
-        let priced = place
-            .lines
-            .iter()
-            .filter(|(sku, _)| self.skus[sku].price.is_some())
-            .count();
+        let priced = place.lines.iter().filter(|(sku, _)| self.skus[sku].price.is_some()).count();
         if priced != 0 && priced != place.lines.len() {
             return Err(R::Invalid);
         }
@@ -185,18 +157,13 @@ impl Model {
             return Err(R::Archived);
         }
         let back = |sku: &SkuId| {
-            let old = old
-                .as_ref()
-                .map(|id| &self.orders[id])
-                .filter(|o| o.status == Status::Pending);
+            let old = old.as_ref().map(|id| &self.orders[id]).filter(|o| o.status == Status::Pending);
             old.map_or(0, |o| units_of(&o.place, sku))
         };
         let over = |(sku, q): &(SkuId, i64)| {
             let card = &self.skus[sku];
             card.per_order.is_some_and(|limit| *q > limit)
-                || card
-                    .per_buyer
-                    .is_some_and(|limit| self.bought(sku, &place.buyer_id) - back(sku) + q > limit)
+                || card.per_buyer.is_some_and(|limit| self.bought(sku, &place.buyer_id) - back(sku) + q > limit)
         };
         if place.lines.iter().any(over) {
             return Err(R::LimitReached);
@@ -218,11 +185,7 @@ impl Model {
             no: OrderNo(self.placed),
             place: place.clone(),
             total,
-            status: if total == Some(0) {
-                Status::Paid
-            } else {
-                Status::Pending
-            },
+            status: if total == Some(0) { Status::Paid } else { Status::Pending },
             by_clock: false,
             closed: false,
             placed_at: now,
@@ -261,9 +224,8 @@ impl Model {
             && !order.closed
             && self.settings.late_payment == LatePayment::Revive
             && order.place.lines.iter().all(|(sku, q)| {
-                let within = self.skus[sku]
-                    .per_buyer
-                    .is_none_or(|limit| self.bought(sku, &order.place.buyer_id) + q <= limit);
+                let within =
+                    self.skus[sku].per_buyer.is_none_or(|limit| self.bought(sku, &order.place.buyer_id) + q <= limit);
                 within && self.available(sku) >= *q
             });
         let (outcome, keep) = match order.status {
@@ -385,15 +347,12 @@ impl Model {
 
     fn put(&mut self, put: &PutSku) -> Opinion {
         let created = !self.skus.contains_key(&put.sku);
-        if let Some(card) = self.skus.get(&put.sku) {
-            if put.on_hand.is_some_and(|n| n != card.on_hand) {
-                return Err(R::StockExists);
-            }
+        if let Some(card) = self.skus.get(&put.sku)
+            && put.on_hand.is_some_and(|n| n != card.on_hand)
+        {
+            return Err(R::StockExists);
         }
-        let fresh = Card {
-            on_hand: put.on_hand.unwrap_or(0),
-            ..Card::default()
-        };
+        let fresh = Card { on_hand: put.on_hand.unwrap_or(0), ..Card::default() };
         let card = self.skus.entry(put.sku.clone()).or_insert(fresh);
         card.archived = false;
         set(&put.patch.price, &mut card.price);
@@ -404,14 +363,10 @@ impl Model {
     }
 
     fn adjust(&mut self, adjust: &Adjust, now: Millis) -> Opinion {
-        if let Some((first, at)) = self.adjusted.get(&adjust.key) {
-            if now.since(*at) <= 7 * 86_400_000 {
-                return if first == adjust {
-                    Ok("adjustment replayed")
-                } else {
-                    Err(R::IdempotencyMismatch)
-                };
-            }
+        if let Some((first, at)) = self.adjusted.get(&adjust.key)
+            && now.since(*at) <= 7 * 86_400_000
+        {
+            return if first == adjust { Ok("adjustment replayed") } else { Err(R::IdempotencyMismatch) };
         }
         if !self.skus.contains_key(&adjust.sku) {
             return Err(R::UnknownSku);

@@ -52,10 +52,7 @@ pub(crate) async fn run(inner: Arc<Inner>) {
 
 async fn claim(inner: &Inner) -> Result<Vec<Claim>> {
     let now = inner.ledger.clock().now();
-    Ok(inner
-        .deadlines
-        .claim(now, MAX_BATCH_COMMANDS, inner.options.lease_ms)
-        .await?)
+    Ok(inner.deadlines.claim(now, MAX_BATCH_COMMANDS, inner.options.lease_ms).await?)
 }
 
 /// Sleeps until something is due, or an earlier deadline arrives, or the tick.
@@ -101,12 +98,7 @@ async fn act(inner: &Inner, claims: Vec<Claim>) -> Result<()> {
             Ok(Outcome::NotDue(at)) => inner.deadlines.retry(claim.order, claim.receipt, at, false).await?,
             Ok(_) => done.push((claim.order, claim.receipt)),
             Err(Error::Broken(why)) => failed(inner, claim, now, why).await?,
-            Err(_) => {
-                inner
-                    .deadlines
-                    .retry(claim.order, claim.receipt, now.plus(100), false)
-                    .await?
-            }
+            Err(_) => inner.deadlines.retry(claim.order, claim.receipt, now.plus(100), false).await?,
         }
     }
     Ok(inner.deadlines.ack(&done).await?)
@@ -122,26 +114,16 @@ async fn failed(inner: &Inner, claim: &Claim, now: Millis, why: String) -> Resul
         "an order's deadline could not be acted on"
     );
     if claim.attempt < MAX_TRIES {
-        return Ok(inner
-            .deadlines
-            .retry(claim.order, claim.receipt, now.plus(delay_ms(claim.attempt)), true)
-            .await?);
+        return Ok(inner.deadlines.retry(claim.order, claim.receipt, now.plus(delay_ms(claim.attempt)), true).await?);
     }
-    let park = Park {
-        order: claim.order,
-        tries: i64::from(claim.attempt),
-        reason: why,
-    };
+    let park = Park { order: claim.order, tries: i64::from(claim.attempt), reason: why };
     match inner.submit_one(Command::Park(park)).await {
         Ok(_) => {
             metrics::counter!("tidegate_orders_parked_total").increment(1);
             Ok(inner.deadlines.ack(&[(claim.order, claim.receipt)]).await?)
         }
         Err(e) => {
-            inner
-                .deadlines
-                .retry(claim.order, claim.receipt, now.plus(delay_ms(MAX_TRIES)), true)
-                .await?;
+            inner.deadlines.retry(claim.order, claim.receipt, now.plus(delay_ms(MAX_TRIES)), true).await?;
             Err(e)
         }
     }

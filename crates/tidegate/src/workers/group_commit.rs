@@ -42,11 +42,7 @@ pub(crate) struct GroupCommit {
 impl GroupCommit {
     /// A queue of at most `capacity` commands.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self {
-            capacity,
-            waiting: Mutex::default(),
-            arrived: Notify::new(),
-        }
+        Self { capacity, waiting: Mutex::default(), arrived: Notify::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -229,10 +225,7 @@ async fn apply(inner: &Inner, commit: Commit) -> Vec<Answer> {
         }
     }
     // Losing the index loses nothing: the sweep finds what it misses.
-    for done in [
-        inner.deadlines.schedule(&due).await,
-        inner.deadlines.cancel(&gone).await,
-    ] {
+    for done in [inner.deadlines.schedule(&due).await, inner.deadlines.cancel(&gone).await] {
         if let Err(e) = done {
             tracing::warn!(error = %e, "the deadline index missed a commit; the sweep will find it");
         }
@@ -244,11 +237,7 @@ async fn apply(inner: &Inner, commit: Commit) -> Vec<Answer> {
             later
         });
     }
-    commit
-        .verdicts
-        .into_iter()
-        .map(|verdict| verdict.map_err(Error::from))
-        .collect()
+    commit.verdicts.into_iter().map(|verdict| verdict.map_err(Error::from)).collect()
 }
 
 /// The same error for another command of the batch.

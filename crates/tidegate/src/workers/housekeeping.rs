@@ -29,21 +29,14 @@ pub(crate) async fn run(inner: Arc<Inner>) {
     for round in 0_u64.. {
         tick.tick().await;
         if inner.health.ledger_failure().is_some() {
-            inner
-                .health
-                .wrote(inner.ledger.probe_write().await.err().map(|e| e.to_string()));
+            inner.health.wrote(inner.ledger.probe_write().await.err().map(|e| e.to_string()));
             continue;
         }
         let chores = async {
             if inner.health.take_unsure() {
-                let repaired = super::reconcile::repair(&inner)
-                    .await
-                    .inspect_err(|_| inner.health.be_unsure())?
-                    .repaired;
-                tracing::info!(
-                    repaired,
-                    "compared gate and deadline index with the ledger after a failed commit"
-                );
+                let repaired =
+                    super::reconcile::repair(&inner).await.inspect_err(|_| inner.health.be_unsure())?.repaired;
+                tracing::info!(repaired, "compared gate and deadline index with the ledger after a failed commit");
             }
             if round % CHORES_EVERY == 0 {
                 flag_unmatched(&inner).await?;
@@ -65,10 +58,7 @@ async fn flag_unmatched(inner: &Inner) -> Result<()> {
     let stale = inner.ledger.stale_unmatched(before, MAX_PAGE).await?;
     if !stale.is_empty() {
         metrics::counter!("tidegate_payments_unmatched_stale_total").increment(stale.len() as u64);
-        for answer in inner
-            .submit_many(stale.into_iter().map(Command::FlagUnmatched).collect())
-            .await
-        {
+        for answer in inner.submit_many(stale.into_iter().map(Command::FlagUnmatched).collect()).await {
             answer?;
         }
     }
@@ -78,11 +68,7 @@ async fn flag_unmatched(inner: &Inner) -> Result<()> {
 async fn prune(inner: &Inner) -> Result<()> {
     let now = inner.ledger.clock().now();
     let seconds = |s: i64| -> Millis { now.plus_seconds(-s) };
-    while inner
-        .ledger
-        .prune(seconds(inner.settings.tombstone_seconds), seconds(REQUEST_KEY_SECONDS))
-        .await?
-    {
+    while inner.ledger.prune(seconds(inner.settings.tombstone_seconds), seconds(REQUEST_KEY_SECONDS)).await? {
         tokio::task::yield_now().await;
     }
     Ok(())
@@ -91,18 +77,11 @@ async fn prune(inner: &Inner) -> Result<()> {
 /// Takes every order from the parked list, so that its deadline is tried again. Returns how many.
 pub(crate) async fn retry_parked(inner: &Inner) -> Result<u64> {
     let mut retried = 0;
-    let mut page = PageRequest {
-        cursor: None,
-        limit: MAX_PAGE,
-    };
+    let mut page = PageRequest { cursor: None, limit: MAX_PAGE };
     loop {
         let parked = inner.ledger.parked(page.clone()).await?;
         retried += parked.items.len() as u64;
-        let commands = parked
-            .items
-            .into_iter()
-            .map(|order| Command::Unpark(order.order_id))
-            .collect();
+        let commands = parked.items.into_iter().map(|order| Command::Unpark(order.order_id)).collect();
         for answer in inner.submit_many(commands).await {
             answer?;
         }

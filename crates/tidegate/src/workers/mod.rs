@@ -32,10 +32,7 @@ pub(crate) struct Health {
 impl Health {
     /// Why the ledger cannot write, while it cannot.
     pub(crate) fn ledger_failure(&self) -> Option<String> {
-        self.ledger_failure
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.ledger_failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Notes how the latest write went.
@@ -84,17 +81,11 @@ pub(crate) struct Tasks {
 impl Tasks {
     /// Starts every worker the options ask for.
     pub(crate) fn start(&self, inner: &Arc<Inner>) {
-        let mut servants = self
-            .servants
-            .try_lock()
-            .expect("nobody else holds it before the start has returned");
+        let mut servants = self.servants.try_lock().expect("nobody else holds it before the start has returned");
         servants.spawn(group_commit::run(Arc::clone(inner)));
         servants.spawn(probes::run(Arc::clone(inner)));
         if inner.options.workers {
-            let mut workers = self
-                .workers
-                .try_lock()
-                .expect("nobody else holds it before the start has returned");
+            let mut workers = self.workers.try_lock().expect("nobody else holds it before the start has returned");
             workers.spawn(self.until_stopped(due::run(Arc::clone(inner))));
             workers.spawn(self.until_stopped(sweep::run(Arc::clone(inner))));
             workers.spawn(self.until_stopped(housekeeping::run(Arc::clone(inner))));

@@ -35,11 +35,7 @@ pub(crate) struct Probes {
 impl Probes {
     /// A queue of at most `capacity` questions.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self {
-            capacity,
-            waiting: Mutex::default(),
-            arrived: Notify::new(),
-        }
+        Self { capacity, waiting: Mutex::default(), arrived: Notify::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -116,22 +112,12 @@ enum Judged {
 fn judge(inner: &Inner, place: &Place) -> Result<Judged> {
     let chosen = place.chosen.then(|| place.order_id.clone());
     if inner.gate.check(place, inner.ledger.clock().now()) == Opinion::Pass
-        || inner.queue.is_in_flight(
-            chosen.as_ref().map(|id| id.as_str()),
-            place.key.as_ref().map(|key| key.as_str()),
-        )
+        || inner.queue.is_in_flight(chosen.as_ref().map(|id| id.as_str()), place.key.as_ref().map(|key| key.as_str()))
     {
         return Ok(Judged::ToLedger);
     }
     let skus: Vec<SkuId> = place.lines.iter().map(|(sku, _)| sku.clone()).collect();
-    inner
-        .probes
-        .ask(Probe {
-            order_id: chosen,
-            key: place.key.clone(),
-            skus,
-        })
-        .map(Judged::Asked)
+    inner.probes.ask(Probe { order_id: chosen, key: place.key.clone(), skus }).map(Judged::Asked)
 }
 
 /// The refusal the readers confirm, if they do. A repeat of an accepted order goes to the ledger, which has its answer;

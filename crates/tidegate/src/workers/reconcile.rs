@@ -56,14 +56,8 @@ async fn gate(inner: &Inner, report: &mut ReconcileReport) -> Result<()> {
                     || (held.stock_version == truth.stock_version && held.available != truth.available)
             });
             if drifted {
-                found(
-                    report,
-                    "I9",
-                    format!("the gate's copy of SKU {sku} differed from the ledger and was replaced"),
-                );
-                inner
-                    .gate
-                    .replace(std::slice::from_ref(&(sku.clone(), truth.clone())), true);
+                found(report, "I9", format!("the gate's copy of SKU {sku} differed from the ledger and was replaced"));
+                inner.gate.replace(std::slice::from_ref(&(sku.clone(), truth.clone())), true);
             }
         }
         if page.len() < PAGE {
@@ -80,11 +74,7 @@ async fn deadlines(inner: &Inner, report: &mut ReconcileReport) -> Result<()> {
         report.checked += page.len() as u64;
         for (order, at) in &page {
             if !inner.deadlines.contains(*order, *at).await? {
-                found(
-                    report,
-                    "I9",
-                    format!("the deadline of order number {} was not indexed and is now", order.0),
-                );
+                found(report, "I9", format!("the deadline of order number {} was not indexed and is now", order.0));
                 inner.deadlines.schedule(&[(*order, *at)]).await?;
             }
         }

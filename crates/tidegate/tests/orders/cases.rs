@@ -13,10 +13,7 @@ use tidegate::core::{
 };
 use tidegate::{Error, PageRequest, PaymentFilter, RefundFilter};
 
-const ALL: PageRequest = PageRequest {
-    cursor: None,
-    limit: 500,
-};
+const ALL: PageRequest = PageRequest { cursor: None, limit: 500 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn case_01_pay_and_expire_race() {
@@ -44,12 +41,7 @@ async fn case_01_pay_and_expire_race() {
     })
     .await;
     clock.await.expect("no panic");
-    assert!(
-        outcomes
-            .iter()
-            .all(|o| matches!(o, PaymentOutcome::Applied | PaymentOutcome::Revived)),
-        "{outcomes:?}"
-    );
+    assert!(outcomes.iter().all(|o| matches!(o, PaymentOutcome::Applied | PaymentOutcome::Revived)), "{outcomes:?}");
     assert_eq!(shop.counts("x").await, [0, 0, 1_000]);
     shop.check().await;
 }
@@ -84,17 +76,11 @@ async fn case_06_a_report_that_failed_once_is_not_marked_as_seen() {
     let shop = shop().await;
     shop.place("o", &[("x", 1)]).await.expect("there is stock");
     shop.ledger.fail_before(1);
-    assert!(matches!(
-        shop.try_pay("o", "e1").await,
-        Err(Error::LedgerUnavailable(_))
-    ));
+    assert!(matches!(shop.try_pay("o", "e1").await, Err(Error::LedgerUnavailable(_))));
     assert_eq!(shop.pay("o", "e1").await.outcome, PaymentOutcome::Applied);
     shop.place("p", &[("x", 1)]).await.expect("there is stock");
     shop.ledger.fail_after(1);
-    assert!(matches!(
-        shop.try_pay("p", "e2").await,
-        Err(Error::LedgerUnavailable(_))
-    ));
+    assert!(matches!(shop.try_pay("p", "e2").await, Err(Error::LedgerUnavailable(_))));
     assert_eq!(shop.pay("p", "e2").await.outcome, PaymentOutcome::Duplicate);
     assert_eq!(shop.counts("x").await, [3, 0, 2]);
     shop.check_after_outage().await;
@@ -111,17 +97,8 @@ async fn case_07_late_money_and_nothing_left() {
         async move { shop.pay("o", "e1").await.refund }
     })
     .await;
-    assert!(
-        refunds
-            .iter()
-            .all(|r| r.as_ref().map(|r| &r.id) == refunds[0].as_ref().map(|r| &r.id) && r.is_some())
-    );
-    let due = shop
-        .tidegate
-        .orders()
-        .refunds(RefundFilter::default(), ALL)
-        .await
-        .expect("readable");
+    assert!(refunds.iter().all(|r| r.as_ref().map(|r| &r.id) == refunds[0].as_ref().map(|r| &r.id) && r.is_some()));
+    let due = shop.tidegate.orders().refunds(RefundFilter::default(), ALL).await.expect("readable");
     assert_eq!(due.items.len(), 1);
     shop.check().await;
 }
@@ -136,10 +113,7 @@ async fn cases_09_17_one_payment_told_many_times_at_once() {
     })
     .await;
     assert_eq!(paid.iter().filter(|p| p.outcome == PaymentOutcome::Applied).count(), 1);
-    assert!(
-        paid.iter()
-            .all(|p| p.order.as_ref().is_some_and(|o| o.state.status == Status::Paid))
-    );
+    assert!(paid.iter().all(|p| p.order.as_ref().is_some_and(|o| o.state.status == Status::Paid)));
     assert_eq!(shop.get("o").await.payments.len(), 1);
     assert_eq!(shop.counts("x").await, [4, 0, 1]);
     shop.check().await;
@@ -148,15 +122,7 @@ async fn cases_09_17_one_payment_told_many_times_at_once() {
 #[tokio::test]
 async fn case_12_nothing_to_pay_is_paid() {
     let shop = shop().await;
-    shop.sku(
-        "free",
-        5,
-        SkuPatch {
-            price: crate::common::euro(0),
-            ..SkuPatch::default()
-        },
-    )
-    .await;
+    shop.sku("free", 5, SkuPatch { price: crate::common::euro(0), ..SkuPatch::default() }).await;
     let placed = shop.place("o", &[("free", 1)]).await.expect("there is stock");
     assert_eq!(placed.order.state.status, Status::Paid);
     shop.advance(31 * MINUTE).await;
@@ -195,49 +161,19 @@ async fn case_19_two_tabs_pay_twice() {
 async fn case_21_a_double_click_gives_money_back_once() {
     let shop = shop().await;
     shop.pay("nobody", "e1").await;
-    let ask = |k: &str| RefundPayment {
-        payment_id: PaymentId::parse("e1").expect("an id"),
-        key: Some(key(k)),
-    };
+    let ask = |k: &str| RefundPayment { payment_id: PaymentId::parse("e1").expect("an id"), key: Some(key(k)) };
     let same = parallel(2, |_| {
         let (shop, ask) = (Arc::clone(&shop), ask("k"));
-        async move {
-            shop.tidegate
-                .orders()
-                .refund_payment(ask)
-                .await
-                .expect("it can be given back")
-                .0
-                .id
-        }
+        async move { shop.tidegate.orders().refund_payment(ask).await.expect("it can be given back").0.id }
     })
     .await;
     assert_eq!(same[0], same[1]);
-    shop.tidegate
-        .orders()
-        .refund_payment(ask("other"))
-        .await
-        .expect("the same refund");
-    assert_eq!(
-        shop.tidegate
-            .orders()
-            .refunds(RefundFilter::default(), ALL)
-            .await
-            .expect("readable")
-            .items
-            .len(),
-        1
-    );
+    shop.tidegate.orders().refund_payment(ask("other")).await.expect("the same refund");
+    assert_eq!(shop.tidegate.orders().refunds(RefundFilter::default(), ALL).await.expect("readable").items.len(), 1);
     shop.place("o", &[("x", 1)]).await.expect("there is stock");
     shop.pay("o", "e2").await;
-    let kept = RefundPayment {
-        payment_id: PaymentId::parse("e2").expect("an id"),
-        key: None,
-    };
-    assert_eq!(
-        code(&shop.tidegate.orders().refund_payment(kept).await),
-        Some(RefusalCode::NotRefundable)
-    );
+    let kept = RefundPayment { payment_id: PaymentId::parse("e2").expect("an id"), key: None };
+    assert_eq!(code(&shop.tidegate.orders().refund_payment(kept).await), Some(RefusalCode::NotRefundable));
     shop.check().await;
 }
 
@@ -258,12 +194,7 @@ async fn cases_24_31_51_cancels_and_the_clock_release_once() {
     .await;
     assert!(ends.iter().all(|ok| *ok));
     shop.wait_counts("x", [5, 0, 0]).await;
-    let ended = shop
-        .events("o")
-        .await
-        .iter()
-        .filter(|e| matches!(**e, "order.cancelled" | "order.expired"))
-        .count();
+    let ended = shop.events("o").await.iter().filter(|e| matches!(**e, "order.cancelled" | "order.expired")).count();
     assert_eq!(ended, 1);
     shop.check().await;
 }
@@ -291,37 +222,19 @@ async fn case_37_one_poisoned_order_stops_nobody() {
     shop.wait_counts("x", [999, 1, 0]).await;
     // Tried again with growing delay on order time, then parked, once.
     for _ in 0..400 {
-        if !shop
-            .tidegate
-            .orders()
-            .parked(ALL)
-            .await
-            .expect("readable")
-            .items
-            .is_empty()
-        {
+        if !shop.tidegate.orders().parked(ALL).await.expect("readable").items.is_empty() {
             break;
         }
         shop.advance(60_000).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let parked = shop.tidegate.orders().parked(ALL).await.expect("readable").items;
-    assert_eq!(
-        parked.iter().map(|p| (p.order, p.tries)).collect::<Vec<_>>(),
-        [(bad, 20)]
-    );
+    assert_eq!(parked.iter().map(|p| (p.order, p.tries)).collect::<Vec<_>>(), [(bad, 20)]);
     assert_eq!(shop.events("o500").await, ["order.placed", "order.parked"]);
     shop.ledger.heal();
-    shop.tidegate
-        .orders()
-        .retry_parked(oid("o500"))
-        .await
-        .expect("it is on the list");
+    shop.tidegate.orders().retry_parked(oid("o500")).await.expect("it is on the list");
     shop.wait_counts("x", [1_000, 0, 0]).await;
-    assert_eq!(
-        code(&shop.tidegate.orders().retry_parked(oid("o500")).await),
-        Some(RefusalCode::UnknownOrder)
-    );
+    assert_eq!(code(&shop.tidegate.orders().retry_parked(oid("o500")).await), Some(RefusalCode::UnknownOrder));
     shop.check().await;
 }
 
@@ -329,10 +242,7 @@ async fn case_37_one_poisoned_order_stops_nobody() {
 async fn case_39_stock_is_not_counted_below_what_is_held() {
     let shop = shop().await;
     shop.place("o", &[("x", 1)]).await.expect("there is stock");
-    assert_eq!(
-        code(&shop.adjust("x", -5, "k1").await),
-        Some(RefusalCode::BelowCommitted)
-    );
+    assert_eq!(code(&shop.adjust("x", -5, "k1").await), Some(RefusalCode::BelowCommitted));
     assert_eq!(shop.adjust("x", -4, "k2").await.expect("four are free"), 1);
     shop.cancel("o").await.expect("it is pending");
     assert_eq!(shop.counts("x").await, [1, 0, 0]);
@@ -358,14 +268,8 @@ async fn case_42_a_replayed_release_frees_nobody_elses_unit() {
     shop.place("b", &[("x", 5)]).await.expect("they came back");
     shop.cancel("a").await.expect("a success that changes nothing");
     assert_eq!(shop.counts("x").await, [0, 5, 0]);
-    assert_eq!(
-        shop.get("a").await.state.cancel_reason,
-        Some(CancelReason::PaymentTimeout)
-    );
-    assert_eq!(
-        shop.events("a").await,
-        ["order.placed", "order.expired", "order.closed"]
-    );
+    assert_eq!(shop.get("a").await.state.cancel_reason, Some(CancelReason::PaymentTimeout));
+    assert_eq!(shop.events("a").await, ["order.placed", "order.expired", "order.closed"]);
     assert_eq!(shop.pay("a", "late").await.outcome, PaymentOutcome::RefundDue);
     shop.check().await;
 }
@@ -375,15 +279,8 @@ async fn case_54_the_buyers_own_hold_does_not_shut_the_buyer_out() {
     let shop = empty_shop(Settings::default()).await;
     shop.stock("x", 1).await;
     shop.place("old", &[("x", 1)]).await.expect("there is stock");
-    let new = Place {
-        supersedes: Some(oid("old")),
-        ..shop.order("new", &[("x", 1)])
-    };
-    shop.tidegate
-        .orders()
-        .place(new)
-        .await
-        .expect("the old unit counts for the new order");
+    let new = Place { supersedes: Some(oid("old")), ..shop.order("new", &[("x", 1)]) };
+    shop.tidegate.orders().place(new).await.expect("the old unit counts for the new order");
     assert_eq!(shop.counts("x").await, [0, 1, 0]);
     assert_eq!(shop.pay("old", "late").await.outcome, PaymentOutcome::RefundDue);
     shop.check().await;
@@ -403,9 +300,7 @@ async fn case_56_a_refused_order_holds_nothing_meanwhile() {
         })
     };
     for i in 0..200 {
-        shop.place(&format!("x{i}"), &[("x", 1)])
-            .await
-            .expect("the one unit is free");
+        shop.place(&format!("x{i}"), &[("x", 1)]).await.expect("the one unit is free");
         shop.cancel(&format!("x{i}")).await.expect("it is pending");
     }
     both.await.expect("no panic");
@@ -415,27 +310,14 @@ async fn case_56_a_refused_order_holds_nothing_meanwhile() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn case_57_one_per_buyer_under_concurrency() {
     let shop = empty_shop(Settings::default()).await;
-    shop.sku(
-        "x",
-        10,
-        SkuPatch {
-            max_per_buyer: Patch::Set(1),
-            ..SkuPatch::default()
-        },
-    )
-    .await;
+    shop.sku("x", 10, SkuPatch { max_per_buyer: Patch::Set(1), ..SkuPatch::default() }).await;
     let answers = parallel(100, |i| {
         let shop = Arc::clone(&shop);
         async move { shop.place(&format!("o{i}"), &[("x", 1)]).await }
     })
     .await;
     assert_eq!(answers.iter().filter(|a| a.is_ok()).count(), 1);
-    assert!(
-        answers
-            .iter()
-            .filter(|a| a.is_err())
-            .all(|a| code(a) == Some(RefusalCode::LimitReached))
-    );
+    assert!(answers.iter().filter(|a| a.is_err()).all(|a| code(a) == Some(RefusalCode::LimitReached)));
     assert_eq!(shop.counts("x").await, [9, 1, 0]);
     shop.check().await;
 }
@@ -466,16 +348,9 @@ async fn cases_61_62_64_a_retry_gets_its_order() {
     assert_eq!(shop.counts("x").await, [4, 1, 0]);
 
     let orders = shop.tidegate.orders();
-    let twice = tokio::join!(
-        shop.place("named", &[("x", 1)]),
-        orders.place_many(vec![shop.order("named", &[("x", 1)])])
-    );
-    let many = twice
-        .1
-        .into_iter()
-        .next()
-        .expect("one answer an order")
-        .expect("placed or repeated");
+    let twice =
+        tokio::join!(shop.place("named", &[("x", 1)]), orders.place_many(vec![shop.order("named", &[("x", 1)])]));
+    let many = twice.1.into_iter().next().expect("one answer an order").expect("placed or repeated");
     assert!(twice.0.expect("placed or repeated").replayed != many.replayed);
     assert_eq!(shop.counts("x").await, [3, 2, 0]);
     shop.check_after_outage().await;
@@ -485,10 +360,7 @@ async fn cases_61_62_64_a_retry_gets_its_order() {
 async fn case_61_a_retry_of_an_accepted_order_is_not_told_sold_out() {
     let shop = shop().await;
     shop.place("o", &[("x", 5)]).await.expect("there is stock");
-    assert_eq!(
-        code(&shop.place("p", &[("x", 1)]).await),
-        Some(RefusalCode::InsufficientStock)
-    );
+    assert_eq!(code(&shop.place("p", &[("x", 1)]).await), Some(RefusalCode::InsufficientStock));
     assert!(shop.place("o", &[("x", 5)]).await.expect("its own order").replayed);
     shop.check().await;
 }
@@ -505,9 +377,7 @@ async fn case_71_made_ids_are_unique() {
                 lines: vec![("x".to_owned(), 1)],
                 ..PlaceRequest::default()
             };
-            (0..12_500)
-                .map(|_| orders.check(request()).expect("a valid request").order_id)
-                .collect::<Vec<_>>()
+            (0..12_500).map(|_| orders.check(request()).expect("a valid request").order_id).collect::<Vec<_>>()
         }
     })
     .await;
@@ -518,15 +388,7 @@ async fn case_71_made_ids_are_unique() {
 #[tokio::test]
 async fn cases_72_74_quantities_are_never_altered() {
     let shop = shop().await;
-    shop.sku(
-        "few",
-        5_000_000,
-        SkuPatch {
-            max_per_order: Patch::Set(3),
-            ..SkuPatch::default()
-        },
-    )
-    .await;
+    shop.sku("few", 5_000_000, SkuPatch { max_per_order: Patch::Set(3), ..SkuPatch::default() }).await;
     let refused = shop.place("o", &[("few", 4)]).await;
     assert_eq!(code(&refused), Some(RefusalCode::LimitReached));
     assert_eq!(refused.expect_err("refused").refusal().and_then(|r| r.limit), Some(3));
@@ -548,10 +410,7 @@ async fn cases_72_74_quantities_are_never_altered() {
         let Err(Error::Invalid(faults)) = shop.tidegate.orders().check(request) else {
             panic!("{lines:?} must be refused")
         };
-        assert!(
-            faults.iter().any(|fault| fault.pointer.ends_with("/quantity")),
-            "{faults:?}"
-        );
+        assert!(faults.iter().any(|fault| fault.pointer.ends_with("/quantity")), "{faults:?}");
     }
     assert_eq!(shop.counts("few").await, [5_000_000, 0, 0]);
     shop.check().await;
@@ -571,11 +430,7 @@ async fn case_77_a_hold_is_not_renewed_for_ever() {
                 let capped = e.refusal().is_some_and(|r| r.code == RefusalCode::HoldCapExceeded);
                 assert!(capped || before.release_at <= cap, "{e}");
                 if capped {
-                    assert_eq!(
-                        shop.get("o").await.state.pay_by,
-                        before.pay_by,
-                        "a refused extension changes nothing"
-                    );
+                    assert_eq!(shop.get("o").await.state.pay_by, before.pay_by, "a refused extension changes nothing");
                 }
             }
         }
@@ -595,10 +450,7 @@ async fn case_79_released_units_are_buyable_at_once() {
     for i in 0..5 {
         shop.place(&format!("o{i}"), &[("x", 1)]).await.expect("there is stock");
     }
-    assert_eq!(
-        code(&shop.place("p", &[("x", 1)]).await),
-        Some(RefusalCode::InsufficientStock)
-    );
+    assert_eq!(code(&shop.place("p", &[("x", 1)]).await), Some(RefusalCode::InsufficientStock));
     for i in 0..5 {
         shop.cancel(&format!("o{i}")).await.expect("it is pending");
     }
@@ -608,11 +460,7 @@ async fn case_79_released_units_are_buyable_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn case_82_two_cancels_a_moment_apart() {
-    let rounds = if std::env::var_os("TIDEGATE_TEST_LONG").is_some() {
-        10_000_u64
-    } else {
-        1_000
-    };
+    let rounds = if std::env::var_os("TIDEGATE_TEST_LONG").is_some() { 10_000_u64 } else { 1_000 };
     let shop = shop().await;
     for i in 0..rounds {
         let id = format!("o{i}");
@@ -632,15 +480,9 @@ async fn an_outage_acknowledges_nothing_and_passes() {
     let shop = shop().await;
     shop.ledger.fail_before(3);
     for i in 0..2 {
-        assert!(matches!(
-            shop.place(&format!("o{i}"), &[("x", 1)]).await,
-            Err(Error::LedgerUnavailable(_))
-        ));
+        assert!(matches!(shop.place(&format!("o{i}"), &[("x", 1)]).await, Err(Error::LedgerUnavailable(_))));
     }
-    assert!(matches!(
-        shop.tidegate.operations().readiness(),
-        tidegate::Readiness::NotReady(_)
-    ));
+    assert!(matches!(shop.tidegate.operations().readiness(), tidegate::Readiness::NotReady(_)));
     shop.ledger.fail_before(0);
     shop.place("o0", &[("x", 1)]).await.expect("it is back");
     assert_eq!(shop.tidegate.operations().readiness(), tidegate::Readiness::Ready);
@@ -652,41 +494,14 @@ async fn an_outage_acknowledges_nothing_and_passes() {
 async fn money_that_waits_a_day_is_listed_and_given_back_by_hand() {
     let shop = shop().await;
     shop.pay("never", "e1").await;
-    let waiting = PaymentFilter {
-        outcome: Some(PaymentOutcome::Unmatched),
-        ..PaymentFilter::default()
-    };
-    assert_eq!(
-        shop.tidegate
-            .orders()
-            .payments(waiting.clone(), ALL)
-            .await
-            .expect("readable")
-            .items
-            .len(),
-        1
-    );
-    let ask = RefundPayment {
-        payment_id: PaymentId::parse("e1").expect("an id"),
-        key: None,
-    };
+    let waiting = PaymentFilter { outcome: Some(PaymentOutcome::Unmatched), ..PaymentFilter::default() };
+    assert_eq!(shop.tidegate.orders().payments(waiting.clone(), ALL).await.expect("readable").items.len(), 1);
+    let ask = RefundPayment { payment_id: PaymentId::parse("e1").expect("an id"), key: None };
     let (refund, _) = shop.tidegate.orders().refund_payment(ask).await.expect("it waits");
     assert_eq!(refund.amount, None, "the report named no amount and no order tells it");
-    assert!(
-        shop.tidegate
-            .orders()
-            .payments(waiting, ALL)
-            .await
-            .expect("readable")
-            .items
-            .is_empty()
-    );
+    assert!(shop.tidegate.orders().payments(waiting, ALL).await.expect("readable").items.is_empty());
     shop.place("never", &[("x", 1)]).await.expect("there is stock");
-    assert_eq!(
-        shop.get("never").await.state.status,
-        Status::Pending,
-        "money given back pays nothing"
-    );
+    assert_eq!(shop.get("never").await.state.status, Status::Pending, "money given back pays nothing");
     shop.check().await;
     assert_eq!(OrderNo(1), shop.get("never").await.no);
     assert!(shop.tidegate.catalog().get(sid("x")).await.expect("readable").is_some());

@@ -28,18 +28,12 @@ pub async fn shop() -> Arc<Shop> {
 
 pub async fn empty_shop(settings: Settings) -> Arc<Shop> {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let embedded = Embedded::at(folder.path().join("ledger.db"))
-        .settings(settings)
-        .manual_clock(true);
+    let embedded = Embedded::at(folder.path().join("ledger.db")).settings(settings).manual_clock(true);
     let mut parts = embedded.open().await.expect("a new ledger opens");
     let ledger = Arc::new(Faulty::new(parts.ledger));
     parts.ledger = Arc::clone(&ledger) as _;
     let tidegate = Tidegate::start(parts, Options::default()).await.expect("it starts");
-    Arc::new(Shop {
-        tidegate,
-        ledger,
-        _folder: folder,
-    })
+    Arc::new(Shop { tidegate, ledger, _folder: folder })
 }
 
 pub fn oid(id: &str) -> OrderId {
@@ -55,40 +49,20 @@ pub fn key(text: &str) -> IdempotencyKey {
 }
 
 pub fn euro(amount: i64) -> Patch<Money> {
-    Patch::Set(Money {
-        amount,
-        currency: Currency::parse("EUR").expect("ISO 4217 lists it"),
-    })
+    Patch::Set(Money { amount, currency: Currency::parse("EUR").expect("ISO 4217 lists it") })
 }
 
 pub fn code<T>(answer: &tidegate::Result<T>) -> Option<RefusalCode> {
-    answer
-        .as_ref()
-        .err()
-        .and_then(Error::refusal)
-        .map(|refusal| refusal.code)
+    answer.as_ref().err().and_then(Error::refusal).map(|refusal| refusal.code)
 }
 
 impl Shop {
     pub async fn stock(&self, sku: &str, on_hand: i64) {
-        self.sku(
-            sku,
-            on_hand,
-            SkuPatch {
-                price: euro(100),
-                ..SkuPatch::default()
-            },
-        )
-        .await;
+        self.sku(sku, on_hand, SkuPatch { price: euro(100), ..SkuPatch::default() }).await;
     }
 
     pub async fn sku(&self, sku: &str, on_hand: i64, patch: SkuPatch) {
-        let put = PutSku {
-            sku: sid(sku),
-            patch,
-            on_hand: Some(on_hand),
-            if_version: None,
-        };
+        let put = PutSku { sku: sid(sku), patch, on_hand: Some(on_hand), if_version: None };
         self.tidegate.catalog().put(put).await.expect("a SKU is created");
     }
 
@@ -107,14 +81,8 @@ impl Shop {
     }
 
     pub async fn try_pay(&self, id: &str, payment: &str) -> tidegate::Result<Paid> {
-        let request = PayRequest {
-            payment_id: payment.to_owned(),
-            ..PayRequest::default()
-        };
-        self.tidegate
-            .orders()
-            .pay(request.check(oid(id)).expect("a valid payment"))
-            .await
+        let request = PayRequest { payment_id: payment.to_owned(), ..PayRequest::default() };
+        self.tidegate.orders().pay(request.check(oid(id)).expect("a valid payment")).await
     }
 
     pub async fn pay(&self, id: &str, payment: &str) -> Paid {
@@ -122,46 +90,20 @@ impl Shop {
     }
 
     pub async fn cancel(&self, id: &str) -> tidegate::Result<Cancelled> {
-        self.tidegate
-            .orders()
-            .cancel(Cancel {
-                order_id: oid(id),
-                reason: None,
-                restock: true,
-            })
-            .await
+        self.tidegate.orders().cancel(Cancel { order_id: oid(id), reason: None, restock: true }).await
     }
 
     pub async fn extend(&self, id: &str, hold_seconds: i64) -> tidegate::Result<Order> {
-        self.tidegate
-            .orders()
-            .extend(Extend {
-                order_id: oid(id),
-                hold_seconds,
-            })
-            .await
+        self.tidegate.orders().extend(Extend { order_id: oid(id), hold_seconds }).await
     }
 
     pub async fn adjust(&self, sku: &str, delta: i64, k: &str) -> tidegate::Result<i64> {
-        let adjust = Adjust {
-            sku: sid(sku),
-            delta,
-            reason: "count".to_owned(),
-            key: key(k),
-        };
-        self.tidegate
-            .catalog()
-            .adjust(adjust)
-            .await
-            .map(|(sku, _)| sku.counts.on_hand)
+        let adjust = Adjust { sku: sid(sku), delta, reason: "count".to_owned(), key: key(k) };
+        self.tidegate.catalog().adjust(adjust).await.map(|(sku, _)| sku.counts.on_hand)
     }
 
     pub async fn advance(&self, ms: i64) {
-        self.tidegate
-            .operations()
-            .advance_clock(ms)
-            .await
-            .expect("a manual clock");
+        self.tidegate.operations().advance_clock(ms).await.expect("a manual clock");
     }
 
     /// Past the hold, and until the order has ended.
@@ -171,22 +113,11 @@ impl Shop {
     }
 
     pub async fn get(&self, id: &str) -> Order {
-        self.tidegate
-            .orders()
-            .get(oid(id))
-            .await
-            .expect("readable")
-            .expect("it exists")
+        self.tidegate.orders().get(oid(id)).await.expect("readable").expect("it exists")
     }
 
     pub async fn counts(&self, sku: &str) -> [i64; 3] {
-        let sku = self
-            .tidegate
-            .catalog()
-            .get(sid(sku))
-            .await
-            .expect("readable")
-            .expect("it exists");
+        let sku = self.tidegate.catalog().get(sid(sku)).await.expect("readable").expect("it exists");
         [sku.counts.available(), sku.counts.held, sku.counts.sold]
     }
 
@@ -211,28 +142,15 @@ impl Shop {
     }
 
     pub async fn events(&self, id: &str) -> Vec<&'static str> {
-        let page = PageRequest {
-            cursor: None,
-            limit: 500,
-        };
-        let page = self
-            .tidegate
-            .orders()
-            .events(oid(id), page)
-            .await
-            .expect("readable")
-            .expect("it exists");
+        let page = PageRequest { cursor: None, limit: 500 };
+        let page = self.tidegate.orders().events(oid(id), page).await.expect("readable").expect("it exists");
         page.items.iter().map(|e| e.event.kind.name()).collect()
     }
 
     /// After an outage the gate and the index may have missed a commit that went through: they are repaired.
     pub async fn check_after_outage(&self) {
         let report = self.tidegate.operations().reconcile().await.expect("readable");
-        assert!(
-            report.findings.iter().all(|finding| finding.invariant == "I9"),
-            "{:?}",
-            report.findings
-        );
+        assert!(report.findings.iter().all(|finding| finding.invariant == "I9"), "{:?}", report.findings);
         self.check().await;
     }
 

@@ -33,19 +33,9 @@ async fn the_gate_refuses_what_is_sold_out_and_unknown() {
     shop.place("a", &[("x", 5)]).await.expect("there is stock");
     let refused = shop.place("b", &[("x", 1)]).await;
     assert_eq!(code(&refused), Some(RefusalCode::InsufficientStock));
-    assert_eq!(
-        refused.expect_err("refused").refusal().and_then(|r| r.available),
-        Some(0)
-    );
-    assert_eq!(
-        code(&shop.place("c", &[("no-such", 1)]).await),
-        Some(RefusalCode::UnknownSku)
-    );
-    let many = vec![
-        shop.order("a", &[("x", 5)]),
-        shop.order("d", &[("x", 1)]),
-        shop.order("e", &[("none", 1)]),
-    ];
+    assert_eq!(refused.expect_err("refused").refusal().and_then(|r| r.available), Some(0));
+    assert_eq!(code(&shop.place("c", &[("no-such", 1)]).await), Some(RefusalCode::UnknownSku));
+    let many = vec![shop.order("a", &[("x", 5)]), shop.order("d", &[("x", 1)]), shop.order("e", &[("none", 1)])];
     let answers = shop.tidegate.orders().place_many(many).await;
     assert!(answers[0].as_ref().is_ok_and(|placed| placed.replayed));
     assert_eq!(
@@ -64,12 +54,7 @@ async fn case_52_the_last_units_are_sold_once_to_a_crowd() {
     })
     .await;
     assert_eq!(answers.iter().filter(|a| a.is_ok()).count(), 5);
-    assert!(
-        answers
-            .iter()
-            .filter(|a| a.is_err())
-            .all(|a| code(a) == Some(RefusalCode::InsufficientStock))
-    );
+    assert!(answers.iter().filter(|a| a.is_err()).all(|a| code(a) == Some(RefusalCode::InsufficientStock)));
     assert_eq!(shop.counts("x").await, [0, 5, 0]);
     shop.check().await;
 }
@@ -79,20 +64,8 @@ async fn case_44_deadlines_outlive_their_worker() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("ledger.db");
     let open = async |workers| {
-        let parts = Embedded::at(&path)
-            .manual_clock(true)
-            .open()
-            .await
-            .expect("the ledger opens");
-        Tidegate::start(
-            parts,
-            Options {
-                workers,
-                ..Options::default()
-            },
-        )
-        .await
-        .expect("it starts")
+        let parts = Embedded::at(&path).manual_clock(true).open().await.expect("the ledger opens");
+        Tidegate::start(parts, Options { workers, ..Options::default() }).await.expect("it starts")
     };
     let first = open(false).await;
     let put = tidegate::core::command::PutSku {
@@ -112,11 +85,7 @@ async fn case_44_deadlines_outlive_their_worker() {
         let place = first.orders().check(request).expect("a valid request");
         first.orders().place(place).await.expect("there is stock");
     }
-    first
-        .operations()
-        .advance_clock(31 * MINUTE)
-        .await
-        .expect("a manual clock");
+    first.operations().advance_clock(31 * MINUTE).await.expect("a manual clock");
     first.stop(Duration::from_secs(5)).await.expect("it stops");
 
     let refused = first
@@ -138,12 +107,7 @@ async fn case_44_deadlines_outlive_their_worker() {
     let second = open(true).await;
     let begun = std::time::Instant::now();
     loop {
-        let sku = second
-            .catalog()
-            .get(sid("x"))
-            .await
-            .expect("readable")
-            .expect("it exists");
+        let sku = second.catalog().get(sid("x")).await.expect("readable").expect("it exists");
         if sku.counts.held == 0 {
             break;
         }
