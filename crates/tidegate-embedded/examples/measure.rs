@@ -58,11 +58,39 @@ fn resident() -> String {
     line.to_owned()
 }
 
+/// What a process costs that has opened the ledger of an earlier run and scheduled its deadlines.
+async fn idle(path: PathBuf) -> Fallible<()> {
+    println!("before                    {}", resident());
+    let mut options = Options::new(path);
+    options.manual_clock = true;
+    let begun = Instant::now();
+    let ledger = SqliteLedger::open(options).await?;
+    println!("open {:?}           {}", begun.elapsed(), resident());
+    let queue = EmbeddedDeadlines::new();
+    let begun = Instant::now();
+    let (mut after, mut count) = (None, 0);
+    loop {
+        let due = ledger.deadlines(None, after, 10_000).await?;
+        let Some((no, at)) = due.last() else { break };
+        after = Some((*at, *no));
+        count += due.len();
+        tidegate_backend::DeadlineQueue::schedule(&queue, &due).await?;
+    }
+    report("deadlines listed and scheduled", count, begun.elapsed());
+    println!("scheduled                 {}", resident());
+    ledger.close().await?;
+    Ok(())
+}
+
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Fallible<()> {
     let mut args = std::env::args().skip(1);
     let folder = PathBuf::from(args.next().ok_or("name a folder")?);
-    let full: usize = args.next().map_or(Ok(1_000_000), |n| n.parse())?;
+    let second = args.next();
+    if second.as_deref() == Some("idle") {
+        return idle(folder.join("full/ledger.db")).await;
+    }
+    let full: usize = second.map_or(Ok(1_000_000), |n| n.parse())?;
     let fresh = |name: &str| {
         let path = folder.join(name);
         let _ = std::fs::remove_dir_all(&path);
@@ -71,7 +99,8 @@ async fn main() -> Fallible<()> {
     for batch in [256, 512] {
         let path = fresh("ceiling");
         std::fs::create_dir_all(path.parent().ok_or("a folder")?)?;
-        let done = tokio::task::spawn_blocking(move || tidegate_embedded::sqlite::ceiling(&path, 100_000, batch)).await??;
+        let done =
+            tokio::task::spawn_blocking(move || tidegate_embedded::sqlite::ceiling(&path, 100_000, batch)).await??;
         report(&format!("bare loop, empty, batches of {batch}"), done.orders, done.took);
     }
     let sku = SkuId::parse("hot")?;
@@ -88,13 +117,17 @@ async fn main() -> Fallible<()> {
     println!("{}", resident());
 
     let path = fresh("full");
-    let ledger = SqliteLedger::open(Options::new(&path)).await?;
+    // A manual clock, so that half an hour can pass below.
+    let mut full_options = Options::new(&path);
+    full_options.manual_clock = true;
+    let ledger = SqliteLedger::open(full_options.clone()).await?;
     ledger.commit(vec![Command::PutSku(put)].into()).await?;
     let begun = Instant::now();
     for from in (0..full).step_by(100_000) {
         let step = Instant::now();
         run(&ledger, batches(from, 100_000.min(full - from), 512, &sku)?).await?;
         report(&format!("  filling from {from}"), 100_000, step.elapsed());
+        ledger.advance(1_000).await?;
     }
     report("filling, batches of 512", full, begun.elapsed());
     for batch in [256, 512] {
@@ -110,7 +143,7 @@ async fn main() -> Fallible<()> {
     println!("close {:?}", begun.elapsed());
 
     let begun = Instant::now();
-    let ledger = SqliteLedger::open(Options::new(&path)).await?;
+    let ledger = SqliteLedger::open(full_options).await?;
     println!("open {:?}", begun.elapsed());
     let queue = EmbeddedDeadlines::new();
     let begun = Instant::now();
@@ -126,7 +159,17 @@ async fn main() -> Fallible<()> {
     println!("{}", resident());
 
     let probes: Vec<Vec<Probe>> = (0..200)
-        .map(|_| (0..500).map(|_| Ok(Probe { order_id: Some(OrderId::parse(&uuid::Uuid::now_v7().to_string())?), key: None, skus: vec![sku.clone()] })).collect::<Fallible<Vec<_>>>())
+        .map(|_| {
+            (0..500)
+                .map(|_| {
+                    Ok(Probe {
+                        order_id: Some(OrderId::parse(&uuid::Uuid::now_v7().to_string())?),
+                        key: None,
+                        skus: vec![sku.clone()],
+                    })
+                })
+                .collect::<Fallible<Vec<_>>>()
+        })
         .collect::<Fallible<_>>()?;
     let begun = Instant::now();
     for batch in probes {
@@ -146,16 +189,26 @@ async fn main() -> Fallible<()> {
                 break;
             }
         }
-        let all: Vec<Command> = ids.into_iter().map(|order_id| Command::Cancel(tidegate_core::command::Cancel { order_id, reason: None, restock: true })).collect();
+        let all: Vec<Command> = ids
+            .into_iter()
+            .map(|order_id| Command::Cancel(tidegate_core::command::Cancel { order_id, reason: None, restock: true }))
+            .collect();
         all.chunks(512).map(Into::into).collect()
     };
     let begun = Instant::now();
     run(&ledger, cancels).await?;
     report("cancel, batches of 512", numbers.len(), begun.elapsed());
-    let looks: Vec<Arc<[Command]>> = numbers.chunks(512).map(|c| c.iter().map(|n| Command::Expire(OrderNo(*n))).collect()).collect();
+    let looks: Vec<Arc<[Command]>> =
+        numbers.chunks(512).map(|c| c.iter().map(|n| Command::Expire(OrderNo(*n))).collect()).collect();
     let begun = Instant::now();
     run(&ledger, looks).await?;
     report("expire, not due yet (load and decide only)", numbers.len(), begun.elapsed());
+    ledger.advance(1_800_000).await?;
+    let looks: Vec<Arc<[Command]>> =
+        numbers.chunks(512).map(|c| c.iter().map(|n| Command::Expire(OrderNo(*n))).collect()).collect();
+    let begun = Instant::now();
+    run(&ledger, looks).await?;
+    report("expire, batches of 512", numbers.len(), begun.elapsed());
     let begun = Instant::now();
     let found = ledger.audit(1_000_000_000).await?;
     println!("audit {:?}: {} rows, {} findings", begun.elapsed(), found.checked, found.findings.len());

@@ -59,7 +59,8 @@ CREATE TABLE orders (
   lines BLOB NOT NULL,
   metadata TEXT
 );
-CREATE INDEX orders_due ON orders (release_at) WHERE status = 0;
+-- status, always 0 here, makes it cover the listing of deadlines.
+CREATE INDEX orders_due ON orders (status, release_at) WHERE status = 0;
 CREATE INDEX orders_status ON orders (status);
 
 CREATE TABLE order_lines (

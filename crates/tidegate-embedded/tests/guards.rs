@@ -40,7 +40,10 @@ async fn files_that_are_not_ours() {
     let sql = |path: &std::path::Path, sql: &str| rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
     sql(&options(folder.path()).path, "INSERT INTO schema_steps VALUES (99, 0)");
     refused(options(folder.path()), ErrorKind::NewerSchema, &["99", "schemas up to"]).await;
-    sql(&options(folder.path()).path, "DELETE FROM schema_steps WHERE version = 99; UPDATE schema_steps SET checksum = 1");
+    sql(
+        &options(folder.path()).path,
+        "DELETE FROM schema_steps WHERE version = 99; UPDATE schema_steps SET checksum = 1",
+    );
     refused(options(folder.path()), ErrorKind::Corrupt, &["another wording"]).await;
 
     let other = folder.path().join("other.db");
@@ -114,7 +117,8 @@ async fn a_full_disk_is_unavailable_and_loses_nothing() {
 async fn a_broken_row_fails_its_own_command_only() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = open(folder.path()).await;
-    all_well(&ledger, vec![put("x", 10, None, None), place("bad", "b", &[("x", 1)]), place("good", "b", &[("x", 1)])]).await;
+    all_well(&ledger, vec![put("x", 10, None, None), place("bad", "b", &[("x", 1)]), place("good", "b", &[("x", 1)])])
+        .await;
     ledger.close().await.unwrap();
     let conn = rusqlite::Connection::open(options(folder.path()).path).unwrap();
     conn.execute_batch("UPDATE orders SET lines = x'07' WHERE id = CAST('bad' AS BLOB)").unwrap();

@@ -10,7 +10,8 @@ use common::*;
 use tidegate_backend::{Deadline, ErrorKind, Ledger, OrderFilter, PageRequest, PaymentFilter, Probe, RefundFilter};
 use tidegate_core::command::{Extend, Park, RefundPayment, SettleRefund};
 use tidegate_core::{
-    BuyerId, Command, EventKind, IdempotencyKey, JsonObject, OrderId, Outcome, PaymentId, PaymentOutcome, RefundStatus, Status,
+    BuyerId, Command, EventKind, IdempotencyKey, JsonObject, OrderId, Outcome, PaymentId, PaymentOutcome, RefundStatus,
+    Status,
 };
 
 fn page(limit: usize, cursor: Option<String>) -> PageRequest {
@@ -81,7 +82,10 @@ async fn everything_comes_back_after_a_reopen() {
     audit(&ledger).await;
 
     let a1 = ledger.order(order_id("a1")).await.unwrap().unwrap();
-    assert_eq!((a1.metadata.as_str(), a1.requested_hold, a1.total.unwrap().amount), (r#"{"a":["é"],"z":1}"#, Some(60), 501));
+    assert_eq!(
+        (a1.metadata.as_str(), a1.requested_hold, a1.total.unwrap().amount),
+        (r#"{"a":["é"],"z":1}"#, Some(60), 501)
+    );
     assert_eq!(a1.state.status, Status::Cancelled);
     let b1 = ledger.order(order_id("b1")).await.unwrap().unwrap();
     assert_eq!(b1.payments.len(), 2);
@@ -161,10 +165,13 @@ async fn lists_take_any_filter_and_page_without_gaps() {
     for status in [None, Some(Status::Pending), Some(Status::Cancelled), Some(Status::Fulfilled)] {
         for buyer in [None, Some("b1"), Some("nobody")] {
             for sku in [None, Some("y"), Some("none")] {
-                let filter = OrderFilter { status, buyer_id: buyer.map(|b| BuyerId::parse(b).unwrap()), sku: sku.map(sku_id) };
+                let filter =
+                    OrderFilter { status, buyer_id: buyer.map(|b| BuyerId::parse(b).unwrap()), sku: sku.map(sku_id) };
                 let want: Vec<String> = (0..120)
                     .rev()
-                    .filter(|i| status.is_none_or(|s| s == if i % 5 == 0 { Status::Cancelled } else { Status::Pending }))
+                    .filter(|i| {
+                        status.is_none_or(|s| s == if i % 5 == 0 { Status::Cancelled } else { Status::Pending })
+                    })
                     .filter(|i| buyer.is_none_or(|b| *b == format!("b{}", i % 4)))
                     .filter(|i| sku.is_none_or(|s| s == if i % 3 == 0 { "y" } else { "x" }))
                     .map(|i| format!("o{i}"))
@@ -196,7 +203,11 @@ async fn money_lists_and_refunds() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = open(folder.path()).await;
     all_well(&ledger, vec![put("x", 10, Some(100), None), place("a", "anna", &[("x", 1)])]).await;
-    all_well(&ledger, vec![pay("a", "p1", None), pay("a", "p2", None), pay("ghost", "p3", Some(5)), pay("ghost", "p4", Some(6))]).await;
+    all_well(
+        &ledger,
+        vec![pay("a", "p1", None), pay("a", "p2", None), pay("ghost", "p3", Some(5)), pay("ghost", "p4", Some(6))],
+    )
+    .await;
     let by = |outcome, payment: Option<&str>, order: Option<&str>| PaymentFilter {
         outcome,
         payment_id: payment.map(|p| PaymentId::parse(p).unwrap()),
@@ -216,7 +227,11 @@ async fn money_lists_and_refunds() {
         let ids: Vec<_> = got.iter().map(|p| p.id.as_str()).collect();
         assert_eq!(ids, want, "{filter:?}");
     }
-    let refund = ledger.refunds(RefundFilter { status: Some(RefundStatus::Due), order_id: None }, page(10, None)).await.unwrap().items;
+    let refund = ledger
+        .refunds(RefundFilter { status: Some(RefundStatus::Due), order_id: None }, page(10, None))
+        .await
+        .unwrap()
+        .items;
     assert_eq!(refund.len(), 1);
     all_well(&ledger, vec![Command::SettleRefund(SettleRefund { refund_id: refund[0].id.clone(), key: None })]).await;
     let settled = RefundFilter { status: Some(RefundStatus::Settled), order_id: Some(order_id("a")) };
@@ -240,13 +255,20 @@ async fn money_lists_and_refunds() {
 async fn a_limit_set_later_counts_the_orders_there_are() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = open(folder.path()).await;
-    all_well(&ledger, vec![put("x", 100, None, None), place("a", "anna", &[("x", 2)]), place("b", "anna", &[("x", 2)])]).await;
+    all_well(
+        &ledger,
+        vec![put("x", 100, None, None), place("a", "anna", &[("x", 2)]), place("b", "anna", &[("x", 2)])],
+    )
+    .await;
     all_well(&ledger, vec![cancel("b"), limit("x", 3)]).await;
-    let verdicts = commit(&ledger, vec![place("c", "anna", &[("x", 1)]), place("d", "anna", &[("x", 1)])]).await.verdicts;
+    let verdicts =
+        commit(&ledger, vec![place("c", "anna", &[("x", 1)]), place("d", "anna", &[("x", 1)])]).await.verdicts;
     assert!(verdicts[0].is_ok() && verdicts[1].is_err());
     // Set and counted in one batch with the orders around it.
     all_well(&ledger, vec![put("y", 100, None, None)]).await;
-    let verdicts = commit(&ledger, vec![place("e", "bob", &[("y", 2)]), limit("y", 3), place("f", "bob", &[("y", 2)])]).await.verdicts;
+    let verdicts = commit(&ledger, vec![place("e", "bob", &[("y", 2)]), limit("y", 3), place("f", "bob", &[("y", 2)])])
+        .await
+        .verdicts;
     assert!(verdicts[0].is_ok() && verdicts[2].is_err(), "{verdicts:?}");
     audit(&ledger).await;
 }
@@ -257,7 +279,11 @@ async fn probes_know_ids_keys_tombstones_and_copies() {
     let ledger = open(folder.path()).await;
     let mut keyed = place_of("a", "anna", &[("x", 2)]);
     keyed.key = Some(IdempotencyKey::parse("key").unwrap());
-    all_well(&ledger, vec![put("x", 10, None, None), Command::Place(keyed), cancel("gone"), pay("money", "p", Some(1))]).await;
+    all_well(
+        &ledger,
+        vec![put("x", 10, None, None), Command::Place(keyed), cancel("gone"), pay("money", "p", Some(1))],
+    )
+    .await;
     let probe = |id: Option<&str>, key: Option<&str>, skus: &[&str]| Probe {
         order_id: id.map(order_id),
         key: key.map(|k| IdempotencyKey::parse(k).unwrap()),
@@ -284,7 +310,11 @@ async fn probes_know_ids_keys_tombstones_and_copies() {
 async fn a_moved_deadline_is_told_and_prune_forgets() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = open(folder.path()).await;
-    all_well(&ledger, vec![put("x", 10, None, None), place("a", "anna", &[("x", 1)]), cancel("t1"), adjust("x", 1, "k1")]).await;
+    all_well(
+        &ledger,
+        vec![put("x", 10, None, None), place("a", "anna", &[("x", 1)]), cancel("t1"), adjust("x", 1, "k1")],
+    )
+    .await;
     let order = ledger.order(order_id("a")).await.unwrap().unwrap();
     let moved = commit(&ledger, vec![Command::Extend(Extend { order_id: order_id("a"), hold_seconds: 9_000 })]).await;
     let new = ledger.order(order_id("a")).await.unwrap().unwrap().state.release_at;
@@ -295,9 +325,13 @@ async fn a_moved_deadline_is_told_and_prune_forgets() {
     ledger.advance(10_000).await.unwrap();
     let now = ledger.clock().now();
     assert!(!ledger.prune(now.plus(-20_000), now.plus(-20_000)).await.unwrap());
-    assert!(ledger.probe(vec![Probe { order_id: Some(order_id("t1")), key: None, skus: vec![] }]).await.unwrap()[0].known);
+    assert!(
+        ledger.probe(vec![Probe { order_id: Some(order_id("t1")), key: None, skus: vec![] }]).await.unwrap()[0].known
+    );
     assert!(!ledger.prune(now, now).await.unwrap());
-    assert!(!ledger.probe(vec![Probe { order_id: Some(order_id("t1")), key: None, skus: vec![] }]).await.unwrap()[0].known);
+    assert!(
+        !ledger.probe(vec![Probe { order_id: Some(order_id("t1")), key: None, skus: vec![] }]).await.unwrap()[0].known
+    );
     let again = all_well(&ledger, vec![adjust("x", 1, "k1"), place("t1", "anna", &[("x", 1)])]).await;
     assert!(matches!(&again[0], Outcome::Adjusted { replayed: false, .. }));
     ledger.probe_write().await.unwrap();
@@ -307,7 +341,11 @@ async fn a_moved_deadline_is_told_and_prune_forgets() {
 async fn random_batches_keep_every_invariant() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = open(folder.path()).await;
-    all_well(&ledger, vec![put("s0", 400, Some(100), Some(6)), put("s1", 300, Some(7), None), put("s2", 200, Some(0), None)]).await;
+    all_well(
+        &ledger,
+        vec![put("s0", 400, Some(100), Some(6)), put("s1", 300, Some(7), None), put("s2", 200, Some(0), None)],
+    )
+    .await;
     let mut seed = 42_u64;
     let mut roll = move |sides: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

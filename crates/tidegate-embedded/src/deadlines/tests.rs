@@ -180,7 +180,11 @@ async fn it_agrees_with_the_naive_queue() {
                 _ => {}
             }
             assert_eq!(q.len().await.unwrap(), naive.rows.len(), "seed {seed}");
-            assert_eq!(q.next_at().await.unwrap().map(|t| t.0), naive.rows.iter().map(|r| r.visible).min(), "seed {seed}");
+            assert_eq!(
+                q.next_at().await.unwrap().map(|t| t.0),
+                naive.rows.iter().map(|r| r.visible).min(),
+                "seed {seed}"
+            );
         }
     }
 }

@@ -18,7 +18,10 @@ pub(super) fn feed(conn: &Connection, auditor: &mut Auditor) -> Result<()> {
 }
 
 fn feed_skus(conn: &Connection, auditor: &mut Auditor) -> Result<Map<i64, SkuId>> {
-    let sql = format!("SELECT {} FROM skus s LEFT JOIN sku_attributes a ON a.sku_no = s.sku_no ORDER BY s.sku_no", row::SKU_COLUMNS);
+    let sql = format!(
+        "SELECT {} FROM skus s LEFT JOIN sku_attributes a ON a.sku_no = s.sku_no ORDER BY s.sku_no",
+        row::SKU_COLUMNS
+    );
     let mut ids = Map::default();
     for sku in conn.prepare(&sql)?.query_map([], row::sku)? {
         let (no, sku) = sku?;

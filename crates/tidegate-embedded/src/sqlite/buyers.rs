@@ -105,7 +105,9 @@ impl Buyers {
     /// To be read before the table is: what has left the memory by then is in the table.
     pub(super) fn waiting(&self, buyer: i64, before: i64, limit: usize) -> Vec<i64> {
         let tail = self.tail.read().unwrap_or_else(PoisonError::into_inner);
-        let numbers = |set: &BTreeSet<Entry>| set.range((buyer, i64::MIN)..(buyer, before)).rev().map(|(_, no)| *no).take(limit).collect();
+        let numbers = |set: &BTreeSet<Entry>| {
+            set.range((buyer, i64::MIN)..(buyer, before)).rev().map(|(_, no)| *no).take(limit).collect()
+        };
         let mut all: Vec<i64> = numbers(&tail.fresh);
         let frozen: Vec<i64> = numbers(&tail.frozen);
         all.extend(frozen);
@@ -122,9 +124,12 @@ fn after(entry: Option<Entry>) -> std::ops::Bound<Entry> {
 mod tests {
     use super::*;
 
+    const HASH_OF_ANNA: i64 = -9_083_212_998_126_196_072;
+
     fn table() -> Connection {
         let conn = Connection::open_in_memory().unwrap();
         let schema = "CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+            CREATE TABLE orders (order_no INTEGER PRIMARY KEY, buyer_id BLOB);
             CREATE TABLE buyer_orders (buyer INTEGER, order_no INTEGER, PRIMARY KEY (buyer, order_no)) WITHOUT ROWID";
         conn.execute_batch(schema).unwrap();
         conn
@@ -140,7 +145,8 @@ mod tests {
             // Every third batch fails after its merge: the same share is merged again.
             if no % 3 == 0 && merged.last.is_some() {
                 no += 1;
-                buyers.committed(Merged { last: merged.last, finished: merged.finished }, [(buyer(no), no)].into_iter());
+                buyers
+                    .committed(Merged { last: merged.last, finished: merged.finished }, [(buyer(no), no)].into_iter());
                 continue;
             }
             buyers.committed(merged, (no + 1..=no + 500).map(|n| (buyer(n), n)));
@@ -160,5 +166,22 @@ mod tests {
         }
         let mark: i64 = conn.query_row("SELECT value FROM meta", [], |r| r.get(0)).unwrap();
         assert!(mark > 0);
+    }
+
+    #[test]
+    fn a_start_reads_what_is_above_the_mark() {
+        let conn = table();
+        let anna = BuyerId::parse("anna").unwrap();
+        let mut insert = conn.prepare("INSERT INTO orders VALUES (?1, ?2)").unwrap();
+        for no in 1..=10 {
+            insert.execute((no, anna.as_str().as_bytes())).unwrap();
+        }
+        conn.execute("INSERT INTO meta VALUES (?1, 7)", [MARK]).unwrap();
+        let buyers = Buyers::load(&conn).unwrap();
+        assert_eq!(buyers.waiting(hash(&anna), i64::MAX, 10), [10, 9, 8]);
+        assert_eq!(buyers.waiting(hash(&anna), 10, 1), [9]);
+        assert!(buyers.waiting(hash(&anna) + 1, i64::MAX, 10).is_empty());
+        // Stored: another build must find the same.
+        assert_eq!(hash(&anna), HASH_OF_ANNA);
     }
 }

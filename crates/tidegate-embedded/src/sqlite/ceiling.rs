@@ -11,8 +11,10 @@ use tidegate_core::order::OrderState;
 use tidegate_core::{BuyerId, Event, EventKind, JsonObject, Line, Millis, Order, OrderId, OrderNo, SkuId, Status};
 
 use super::buyers::{self, Buyers};
+use super::insert::{
+    INSERT_EVENT, INSERT_ID, INSERT_LINE, INSERT_ORDER, INSERT_STOCK, UPDATE_COUNTS, insert_event, insert_order,
+};
 use super::open::{Options, connect_writer};
-use super::write::{INSERT_EVENT, INSERT_ID, INSERT_LINE, INSERT_ORDER, INSERT_STOCK, UPDATE_COUNTS, insert_event, insert_order};
 use super::{checkpoint, codec, fault, lock, migrate};
 
 /// Batches between two checkpoints of the loop, which has no thread beside it.

@@ -91,7 +91,8 @@ impl Checkpointer {
             }
         };
         let thread = std::thread::Builder::new().name("tidegate-ckpt".into()).spawn(run);
-        let thread = thread.map_err(|e| Error::new(ErrorKind::Unavailable, "the checkpoint thread could not be started").because(e))?;
+        let thread = thread
+            .map_err(|e| Error::new(ErrorKind::Unavailable, "the checkpoint thread could not be started").because(e))?;
         Ok(Self { dirty, thread: Some(thread) })
     }
 }

@@ -246,7 +246,8 @@ mod tests {
             unit_price: price.map(|amount| Money { amount, currency: eur.unwrap() }),
         };
         let long = "x".repeat(128);
-        let lines = [line("a", 1, Some(0)), line("É b/%", 1_000_000, Some(9_007_199_254_740_991)), line(&long, 127, Some(128))];
+        let lines =
+            [line("a", 1, Some(0)), line("É b/%", 1_000_000, Some(9_007_199_254_740_991)), line(&long, 127, Some(128))];
         let mut bytes = Vec::new();
         encode_lines(&lines, &mut bytes);
         assert_eq!(decode_lines(&bytes, eur).unwrap(), lines);

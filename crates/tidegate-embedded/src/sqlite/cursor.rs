@@ -53,7 +53,9 @@ mod tests {
             assert!(decode(List::Skus, Some(&text)).is_err());
         }
         assert_eq!(decode(List::Orders, None).unwrap(), None);
-        for bad in ["", "o", "o1", "o12", "o-1ff", "o+1ff", "oé1", "x", "o00100", "o1é", "zzzz", "o123456789abcdef012345"] {
+        for bad in
+            ["", "o", "o1", "o12", "o-1ff", "o+1ff", "oé1", "x", "o00100", "o1é", "zzzz", "o123456789abcdef012345"]
+        {
             let error = decode(List::Orders, Some(bad)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::BadCursor, "{bad}");
         }

@@ -24,12 +24,19 @@ pub(super) fn events(conn: &Connection, after: i64, limit: usize) -> Result<Vec<
 }
 
 /// An order's events with `seq` above `after`, oldest first.
-pub(super) fn order_events(conn: &Connection, id: &OrderId, after: i64, limit: usize) -> Result<Option<Page<EventRecord>>> {
+pub(super) fn order_events(
+    conn: &Connection,
+    id: &OrderId,
+    after: i64,
+    limit: usize,
+) -> Result<Option<Page<EventRecord>>> {
     let Some(no) = orders::number(conn, id)? else { return Ok(None) };
     let columns = row::ORDER_COLUMNS;
     let mut items = Vec::new();
     if after < 1 {
-        let sql = format!("SELECT {EVENT_COLUMNS}, {columns} FROM orders o JOIN events e ON e.cursor = o.first_cursor WHERE o.order_no = ?1");
+        let sql = format!(
+            "SELECT {EVENT_COLUMNS}, {columns} FROM orders o JOIN events e ON e.cursor = o.first_cursor WHERE o.order_no = ?1"
+        );
         items.extend(conn.prepare_cached(&sql)?.query_map([no], event)?.collect::<Result<Vec<_>>>()?);
     }
     // `e.seq > 1` is what the partial index is made for; the planner wants to see it.

@@ -14,7 +14,13 @@ use super::row;
 const MAX_SCAN: usize = 20_000;
 
 /// Orders, newest first, from below the number `before`.
-pub(super) fn orders(conn: &Connection, buyers: &Buyers, filter: &OrderFilter, before: Option<i64>, limit: usize) -> Result<Page<Order>> {
+pub(super) fn orders(
+    conn: &Connection,
+    buyers: &Buyers,
+    filter: &OrderFilter,
+    before: Option<i64>,
+    limit: usize,
+) -> Result<Page<Order>> {
     let before = before.unwrap_or(i64::MAX);
     // Memory before the table: see `Buyers::waiting`.
     let buyer = filter.buyer_id.as_ref().map(|id| (id, buyers::hash(id)));
@@ -41,7 +47,9 @@ pub(super) fn orders(conn: &Connection, buyers: &Buyers, filter: &OrderFilter, b
     };
     let mut items = Vec::with_capacity(found.numbers.len());
     for no in found.numbers {
-        items.push(row::order_by_number(conn, no)?.ok_or_else(|| bad_value(0, format!("order number {no} has no row")))?);
+        items.push(
+            row::order_by_number(conn, no)?.ok_or_else(|| bad_value(0, format!("order number {no} has no row")))?,
+        );
     }
     Ok(Page { items, next: found.next.map(|no| encode(List::Orders, no)) })
 }

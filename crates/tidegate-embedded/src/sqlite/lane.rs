@@ -71,7 +71,10 @@ impl<S: Send + 'static> Lane<S> {
     }
 
     /// Runs `call` on one of the threads. It runs to its end even when nobody waits for the answer any more.
-    pub(super) async fn run<T: Send + 'static>(&self, call: impl FnOnce(&mut S) -> Result<T> + Send + 'static) -> Result<T> {
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut S) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let permit = self.permits.clone().acquire_owned().await.map_err(|_| fault::closed())?;
         let (answer, answered) = oneshot::channel();
         self.push(Box::new(move |state| {
@@ -84,7 +87,10 @@ impl<S: Send + 'static> Lane<S> {
     }
 
     /// The same for a thread that may block, outside the bound: only the ledger's own upkeep calls it.
-    pub(super) fn run_blocking<T: Send + 'static>(&self, call: impl FnOnce(&mut S) -> Result<T> + Send + 'static) -> Result<T> {
+    pub(super) fn run_blocking<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut S) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let (answer, answered) = std::sync::mpsc::sync_channel(1);
         self.push(Box::new(move |state| {
             let _ = answer.send(caught(|| call(state)));
@@ -133,4 +139,42 @@ fn caught<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
         Err(Error::new(ErrorKind::Command, format!("a panic in the ledger; nothing of this call was written: {text}")))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_ends_one_call_only() {
+        let lane = Lane::start("test", vec![0_i32], 4).unwrap();
+        let error = lane.run(|_| -> Result<()> { panic!("by {}", "design") }).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Command);
+        assert!(error.to_string().contains("by design"), "{error}");
+        let value = lane
+            .run(|n| {
+                *n += 1;
+                Ok(*n)
+            })
+            .await
+            .unwrap();
+        assert_eq!((value, lane.run_blocking(|n| Ok(*n)).unwrap()), (1, 1));
+        lane.close();
+        assert_eq!(lane.run(|_| Ok(())).await.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert!(lane.run_blocking(|_| Ok(())).is_err());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn more_calls_than_the_bound_all_get_their_turn() {
+        let lane = Arc::new(Lane::start("test", vec![(), ()], 2).unwrap());
+        let calls: Vec<_> = (0..100)
+            .map(|i| {
+                let lane = lane.clone();
+                tokio::spawn(async move { lane.run(move |()| Ok(i)).await })
+            })
+            .collect();
+        for (i, call) in calls.into_iter().enumerate() {
+            assert_eq!(call.await.unwrap().unwrap(), i);
+        }
+    }
 }

@@ -41,13 +41,16 @@ impl Loaded {
             let sql = "SELECT command, at FROM request_keys WHERE scope = ?1 AND key = ?2";
             let found = conn
                 .prepare_cached(sql)?
-                .query_row((scope as i64, key.as_str().as_bytes()), |r| Ok(RequestRecord { command: r.get(0)?, at: row::millis(r, 1)? }))
+                .query_row((scope as i64, key.as_str().as_bytes()), |r| {
+                    Ok(RequestRecord { command: r.get(0)?, at: row::millis(r, 1)? })
+                })
                 .optional()?;
             self.rows.request_keys.insert((scope, key), found);
         }
         for payment in keys.payments {
             let sql = "SELECT order_id FROM payments WHERE payment_id = ?1";
-            let found = conn.prepare_cached(sql)?.query_row([payment.as_str().as_bytes()], |r| row::id(r, 0)).optional()?;
+            let found =
+                conn.prepare_cached(sql)?.query_row([payment.as_str().as_bytes()], |r| row::id(r, 0)).optional()?;
             self.rows.payments.insert(payment, found);
         }
         for refund in keys.refunds {
@@ -102,13 +105,15 @@ impl Loaded {
     fn ids(&mut self, conn: &Connection, ids: Vec<OrderId>) -> Result<()> {
         let mut select = conn.prepare_cached("SELECT order_no, tombstone_at, loose FROM order_ids WHERE id = ?1")?;
         for id in ids {
-            let read = |r: &rusqlite::Row<'_>| Ok((r.get::<_, Option<i64>>(0)?, row::opt_millis(r, 1)?, r.get::<_, i64>(2)?));
+            let read =
+                |r: &rusqlite::Row<'_>| Ok((r.get::<_, Option<i64>>(0)?, row::opt_millis(r, 1)?, r.get::<_, i64>(2)?));
             let Some((no, tombstone, loose)) = select.query_row([id.as_str().as_bytes()], read).optional()? else {
                 self.rows.ids.insert(id, Slot::default());
                 continue;
             };
             if let Some(no) = no {
-                let order = row::order_by_number(conn, no)?.ok_or_else(|| bad_value(0, format!("order {id} has no row")))?;
+                let order =
+                    row::order_by_number(conn, no)?.ok_or_else(|| bad_value(0, format!("order {id} has no row")))?;
                 self.keep(order);
                 continue;
             }
@@ -120,7 +125,10 @@ impl Loaded {
     }
 
     fn skus(&mut self, conn: &Connection, skus: Vec<SkuId>) -> Result<()> {
-        let sql = format!("SELECT {} FROM skus s LEFT JOIN sku_attributes a ON a.sku_no = s.sku_no WHERE s.sku = ?1", row::SKU_COLUMNS);
+        let sql = format!(
+            "SELECT {} FROM skus s LEFT JOIN sku_attributes a ON a.sku_no = s.sku_no WHERE s.sku = ?1",
+            row::SKU_COLUMNS
+        );
         let mut select = conn.prepare_cached(&sql)?;
         for id in skus {
             let found = select.query_row([id.as_str().as_bytes()], row::sku).optional()?;

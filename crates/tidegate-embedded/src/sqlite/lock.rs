@@ -3,10 +3,16 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use tidegate_backend::{Error, ErrorKind, Result};
+
+/// An owner that was just killed keeps the lock while the kernel takes it apart: a restart waits this long for it.
+const GRACE: Duration = Duration::from_millis(500);
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// The lock, held until it is dropped. The file stays: removing it would let two owners hold two files of one name.
 #[derive(Debug)]
@@ -21,7 +27,7 @@ pub(super) fn path_of(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Takes the lock of the ledger at `path` without waiting.
+/// Takes the lock of the ledger at `path`.
 ///
 /// # Errors
 /// [`ErrorKind::Owned`] names the process that has it.
@@ -30,13 +36,21 @@ pub(super) fn take(path: &Path) -> Result<Lock> {
     let cannot = |e: std::io::Error| {
         Error::new(ErrorKind::Unavailable, format!("the lock file {} cannot be written", path.display())).because(e)
     };
-    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(cannot)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    let mut file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(cannot)?;
+    let begun = Instant::now();
+    let mut locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+    while locked == Err(Errno::WOULDBLOCK) && begun.elapsed() < GRACE {
+        std::thread::sleep(PAUSE);
+        locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+    }
+    match locked {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
             let mut pid = String::new();
             let _ = file.read_to_string(&mut pid);
-            let owner = if pid.trim().is_empty() { "another process".to_owned() } else { format!("process {}", pid.trim()) };
+            let owner =
+                if pid.trim().is_empty() { "another process".to_owned() } else { format!("process {}", pid.trim()) };
             let context = format!("the ledger is in use by {owner} ({} is locked); stop it first", path.display());
             return Err(Error::new(ErrorKind::Owned, context));
         }

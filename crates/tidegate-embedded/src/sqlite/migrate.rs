@@ -42,14 +42,19 @@ fn claim_file(conn: &Connection) -> Result<()> {
     }
     let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0)).map_err(fault::reading)?;
     if id != 0 || tables != 0 {
-        return Err(Error::new(ErrorKind::Configuration, "the file is a SQLite database of another program, not a Tidegate ledger; name another file"));
+        return Err(Error::new(
+            ErrorKind::Configuration,
+            "the file is a SQLite database of another program, not a Tidegate ledger; name another file",
+        ));
     }
     conn.pragma_update(None, "application_id", APPLICATION_ID).map_err(fault::writing)
 }
 
 fn applied(conn: &Connection) -> Result<i64> {
     let read = || {
-        conn.execute_batch("CREATE TABLE IF NOT EXISTS schema_steps (version INTEGER PRIMARY KEY, checksum INTEGER NOT NULL)")?;
+        conn.execute_batch(
+            "CREATE TABLE IF NOT EXISTS schema_steps (version INTEGER PRIMARY KEY, checksum INTEGER NOT NULL)",
+        )?;
         let mut steps = conn.prepare("SELECT version, checksum FROM schema_steps ORDER BY version")?;
         steps.query_map([], |r| Ok((r.get(0)?, r.get(1)?)))?.collect::<rusqlite::Result<Vec<(i64, i64)>>>()
     };
@@ -57,7 +62,9 @@ fn applied(conn: &Connection) -> Result<i64> {
     for (version, sum) in &steps {
         let ours = usize::try_from(version - 1).ok().and_then(|i| STEPS.get(i));
         if ours.is_some_and(|text| checksum(text) != *sum) {
-            let context = format!("schema step {version} was applied to the ledger in another wording than this Tidegate has; it comes from another build");
+            let context = format!(
+                "schema step {version} was applied to the ledger in another wording than this Tidegate has; it comes from another build"
+            );
             return Err(Error::new(ErrorKind::Corrupt, context));
         }
     }

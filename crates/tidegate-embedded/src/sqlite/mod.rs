@@ -1,7 +1,7 @@
 //! The SQLite ledger: one file, one process, one writer thread.
 //!
 //! - `open.rs`, `lock.rs`, `migrate.rs`: a file becomes a ledger. `lane.rs`: threads that own connections.
-//! - `writer.rs`, `load.rs`, `write.rs`: a batch. `buyers.rs`: an index that is written late.
+//! - `writer.rs`, `load.rs`, `write.rs`, `insert.rs`: a batch. `buyers.rs`: an index that is written late.
 //!   `checkpoint.rs`: the write-ahead log. `upkeep.rs`: small writes.
 //! - `orders.rs`, `filter.rs`, `events.rs`, `money.rs`, `stock.rs`, `probe.rs`, `audit.rs`: reads, each on a connection that never
 //!   waits for a write. `cursor.rs`: page cursors.
@@ -17,6 +17,7 @@ mod cursor;
 mod events;
 mod fault;
 mod filter;
+mod insert;
 mod lane;
 mod load;
 mod lock;
@@ -76,7 +77,9 @@ impl SqliteLedger {
     /// [`ErrorKind::Unavailable`] what the file system refuses; [`ErrorKind::Corrupt`] a file that is no database.
     pub async fn open(options: Options) -> Result<Arc<Self>> {
         let opening = tokio::task::spawn_blocking(move || Self::open_blocking(&options));
-        opening.await.unwrap_or_else(|e| Err(Error::new(ErrorKind::Unavailable, "opening the ledger was stopped").because(e)))
+        opening
+            .await
+            .unwrap_or_else(|e| Err(Error::new(ErrorKind::Unavailable, "opening the ledger was stopped").because(e)))
     }
 
     /// The same on the present thread.
@@ -93,11 +96,17 @@ impl SqliteLedger {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(fault::closed)
     }
 
-    fn write<T: Send + 'static>(&self, call: impl FnOnce(&mut Writer) -> Result<T> + Send + 'static) -> BoxFuture<'_, Result<T>> {
+    fn write<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut Writer) -> Result<T> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T>> {
         Box::pin(async move { self.parts()?.writer.run(call).await })
     }
 
-    fn read<T: Send + 'static>(&self, call: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static) -> BoxFuture<'_, Result<T>> {
+    fn read<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T>> {
         Box::pin(async move { read_on(&self.parts()?.readers, call).await })
     }
 
@@ -117,7 +126,10 @@ impl SqliteLedger {
 }
 
 /// Runs `call` in one read transaction, so that all it reads is of one instant.
-async fn read_on<T: Send + 'static>(lane: &Lane<Connection>, call: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static) -> Result<T> {
+async fn read_on<T: Send + 'static>(
+    lane: &Lane<Connection>,
+    call: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+) -> Result<T> {
     lane.run(move |conn| {
         let read = |conn: &mut Connection| {
             let tx = conn.transaction()?;
@@ -157,7 +169,12 @@ impl Ledger for SqliteLedger {
         self.read(move |conn| probe::probe(conn, &probes))
     }
 
-    fn deadlines(&self, before: Option<Millis>, after: Option<(Millis, OrderNo)>, limit: usize) -> BoxFuture<'_, Result<Vec<(OrderNo, Millis)>>> {
+    fn deadlines(
+        &self,
+        before: Option<Millis>,
+        after: Option<(Millis, OrderNo)>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(OrderNo, Millis)>>> {
         self.read(move |conn| orders::deadlines(conn, before, after, limit.min(MAX_ROWS)))
     }
 
@@ -171,11 +188,15 @@ impl Ledger for SqliteLedger {
 
     fn orders(&self, filter: OrderFilter, page: PageRequest) -> BoxFuture<'_, Result<Page<Order>>> {
         let buyers = self.buyers.clone();
-        self.read_page(List::Orders, &page, move |conn, from, limit| filter::orders(conn, &buyers, &filter, from, limit))
+        self.read_page(List::Orders, &page, move |conn, from, limit| {
+            filter::orders(conn, &buyers, &filter, from, limit)
+        })
     }
 
     fn order_events(&self, id: OrderId, page: PageRequest) -> BoxFuture<'_, Result<Option<Page<EventRecord>>>> {
-        self.read_page(List::OrderEvents, &page, move |conn, from, limit| events::order_events(conn, &id, from.unwrap_or(0), limit))
+        self.read_page(List::OrderEvents, &page, move |conn, from, limit| {
+            events::order_events(conn, &id, from.unwrap_or(0), limit)
+        })
     }
 
     fn events(&self, after: i64, limit: usize) -> BoxFuture<'_, Result<Vec<EventRecord>>> {
@@ -203,7 +224,9 @@ impl Ledger for SqliteLedger {
     }
 
     fn stock_changes(&self, id: SkuId, page: PageRequest) -> BoxFuture<'_, Result<Option<Page<StockChange>>>> {
-        self.read_page(List::StockChanges, &page, move |conn, from, limit| stock::stock_changes(conn, &id, from.unwrap_or(0), limit))
+        self.read_page(List::StockChanges, &page, move |conn, from, limit| {
+            stock::stock_changes(conn, &id, from.unwrap_or(0), limit)
+        })
     }
 
     fn stale_unmatched(&self, before: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<PaymentId>>> {
@@ -251,7 +274,9 @@ impl Ledger for SqliteLedger {
         Box::pin(async move {
             let Some(parts) = self.parts.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
             let closing = tokio::task::spawn_blocking(move || parts.close());
-            closing.await.unwrap_or_else(|e| Err(Error::new(ErrorKind::Unavailable, "closing the ledger was stopped").because(e)))
+            closing.await.unwrap_or_else(|e| {
+                Err(Error::new(ErrorKind::Unavailable, "closing the ledger was stopped").because(e))
+            })
         })
     }
 }

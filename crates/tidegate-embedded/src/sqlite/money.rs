@@ -33,7 +33,12 @@ fn blob(text: &str) -> Value {
 }
 
 /// Payments, newest first, from below the number `before`.
-pub(super) fn payments(conn: &Connection, filter: &PaymentFilter, before: Option<i64>, limit: usize) -> Result<Page<Payment>> {
+pub(super) fn payments(
+    conn: &Connection,
+    filter: &PaymentFilter,
+    before: Option<i64>,
+    limit: usize,
+) -> Result<Page<Payment>> {
     let mut terms = Terms::new("payment_no <", before.unwrap_or(i64::MAX));
     terms.and("payment_id", filter.payment_id.as_ref().map(|id| blob(id.as_str())));
     terms.and("order_id", filter.order_id.as_ref().map(|id| blob(id.as_str())));
@@ -61,7 +66,12 @@ pub(super) fn payments(conn: &Connection, filter: &PaymentFilter, before: Option
 }
 
 /// Refunds, newest first, from below the number `before`.
-pub(super) fn refunds(conn: &Connection, filter: &RefundFilter, before: Option<i64>, limit: usize) -> Result<Page<Refund>> {
+pub(super) fn refunds(
+    conn: &Connection,
+    filter: &RefundFilter,
+    before: Option<i64>,
+    limit: usize,
+) -> Result<Page<Refund>> {
     let mut terms = Terms::new("r.refund_no <", before.unwrap_or(i64::MAX));
     terms.and("r.order_id", filter.order_id.as_ref().map(|id| blob(id.as_str())));
     terms.and("r.status", filter.status.map(|s| Value::Integer(s.number())));

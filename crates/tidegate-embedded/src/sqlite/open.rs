@@ -123,7 +123,14 @@ pub(super) fn open(options: &Options) -> Result<Parts> {
     let copier = connect(options, Role::Checkpoint)?;
     let dirty = Arc::new(Dirty::default());
     let buyers = Arc::new(Buyers::load(&conn).map_err(fault::reading)?);
-    let writer = Writer { conn, clock: clock.clone(), settings: options.settings, dirty: dirty.clone(), buyers: buyers.clone(), last: None };
+    let writer = Writer {
+        conn,
+        clock: clock.clone(),
+        settings: options.settings,
+        dirty: dirty.clone(),
+        buyers: buyers.clone(),
+        last: None,
+    };
     let writer = Arc::new(Lane::start("tidegate-write", vec![writer], WRITER_QUEUE)?);
     Ok(Parts {
         checkpointer: Mutex::new(Some(Checkpointer::start(copier, dirty, writer.clone())?)),
@@ -192,7 +199,8 @@ fn connect(options: &Options, role: Role) -> Result<Connection> {
 }
 
 fn clock(conn: &Connection, manual: bool) -> Result<Arc<dyn Clock>> {
-    let stored: Option<i64> = row::one(conn, "SELECT value FROM meta WHERE key = ?1", [MANUAL_CLOCK]).map_err(fault::reading)?;
+    let stored: Option<i64> =
+        row::one(conn, "SELECT value FROM meta WHERE key = ?1", [MANUAL_CLOCK]).map_err(fault::reading)?;
     let newest = newest_instant(conn).map_err(fault::reading)?;
     match (manual, stored) {
         (true, Some(at)) => Ok(Arc::new(ManualClock::new(Millis(at)))),
@@ -202,7 +210,8 @@ fn clock(conn: &Connection, manual: bool) -> Result<Arc<dyn Clock>> {
         )),
         (true, None) => {
             let at = tidegate_backend::clock::host_now();
-            conn.execute("INSERT INTO meta (key, value) VALUES (?1, ?2)", (MANUAL_CLOCK, at.0)).map_err(fault::writing)?;
+            conn.execute("INSERT INTO meta (key, value) VALUES (?1, ?2)", (MANUAL_CLOCK, at.0))
+                .map_err(fault::writing)?;
             Ok(Arc::new(ManualClock::new(at)))
         }
         (false, Some(_)) => Err(Error::new(

@@ -24,7 +24,12 @@ pub(super) fn order(conn: &Connection, id: &OrderId) -> Result<Option<Order>> {
 /// Pending orders by deadline, without those on the parked list, after `after`, due before `before`.
 ///
 /// In two steps, so that a million orders of one instant do not make each page walk past all that came before it.
-pub(super) fn deadlines(conn: &Connection, before: Option<Millis>, after: Option<(Millis, OrderNo)>, limit: usize) -> Result<Vec<(OrderNo, Millis)>> {
+pub(super) fn deadlines(
+    conn: &Connection,
+    before: Option<Millis>,
+    after: Option<(Millis, OrderNo)>,
+    limit: usize,
+) -> Result<Vec<(OrderNo, Millis)>> {
     let before = before.map_or(i64::MAX, |b| b.0);
     let mut due = Vec::new();
     let read = |r: &rusqlite::Row<'_>| Ok((OrderNo(r.get(0)?), Millis(r.get(1)?)));
@@ -51,7 +56,8 @@ pub(super) fn parked(conn: &Connection, before: Option<i64>, limit: usize) -> Re
     let sql = "SELECT k.order_no, o.id, k.at, k.tries, k.reason, k.parked_no FROM parked k JOIN orders o ON o.order_no = k.order_no \
         WHERE k.parked_no < ?1 AND o.status = 0 ORDER BY k.parked_no DESC LIMIT ?2";
     let mut select = conn.prepare_cached(sql)?;
-    let rows = select.query_map((before.unwrap_or(i64::MAX), limit as i64 + 1), |r| Ok((r.get(5)?, load::parked(r)?)))?;
+    let rows =
+        select.query_map((before.unwrap_or(i64::MAX), limit as i64 + 1), |r| Ok((r.get(5)?, load::parked(r)?)))?;
     page(rows, limit, List::Parked)
 }
 

@@ -21,7 +21,8 @@ fn copy(r: &rusqlite::Row<'_>) -> Result<Copy> {
 
 /// Answers `probes` from one read transaction.
 pub(super) fn probe(conn: &Connection, probes: &[Probe]) -> Result<Vec<Probed>> {
-    let mut ids = conn.prepare_cached("SELECT order_no IS NOT NULL OR tombstone_at IS NOT NULL FROM order_ids WHERE id = ?1")?;
+    let mut ids =
+        conn.prepare_cached("SELECT order_no IS NOT NULL OR tombstone_at IS NOT NULL FROM order_ids WHERE id = ?1")?;
     let mut keys = conn.prepare_cached("SELECT 1 FROM order_keys WHERE key = ?1")?;
     let mut skus = conn.prepare_cached(&format!("SELECT {COPY_COLUMNS} FROM skus WHERE sku = ?1"))?;
     let mut seen: Map<&SkuId, Option<Copy>> = Map::default();

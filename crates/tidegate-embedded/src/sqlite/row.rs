@@ -20,8 +20,7 @@ pub(super) const PAYMENT_COLUMNS: &str =
     "payment_no, payment_id, order_id, amount, currency, captured_at, received_at, outcome, flagged_at";
 
 /// Columns that [`refund`] reads, of `refunds r JOIN payments p`.
-pub(super) const REFUND_COLUMNS: &str =
-    "r.refund_no, r.refund_id, p.payment_id, r.order_id, r.amount, r.currency, r.status, r.reason, r.due_at, r.settled_at";
+pub(super) const REFUND_COLUMNS: &str = "r.refund_no, r.refund_id, p.payment_id, r.order_id, r.amount, r.currency, r.status, r.reason, r.due_at, r.settled_at";
 
 /// Columns that [`sku`] reads, of `skus s LEFT JOIN sku_attributes a`.
 pub(super) const SKU_COLUMNS: &str = "s.sku_no, s.sku, s.on_hand, s.held, s.sold, s.stock_version, s.version, s.archived, \
@@ -116,7 +115,11 @@ pub(super) fn order_state(row: &Row<'_>, columns: [usize; 8]) -> Result<OrderSta
 pub(super) fn order(row: &Row<'_>, at: usize) -> Result<(Order, i64)> {
     let currency = opt_currency(row, at + 18)?;
     let total: Option<i64> = row.get(at + 17)?;
-    let total = total.map(|amount| currency.map(|currency| Money { amount, currency }).ok_or_else(|| bad_value(at + 18, "a total without a currency")));
+    let total = total.map(|amount| {
+        currency
+            .map(|currency| Money { amount, currency })
+            .ok_or_else(|| bad_value(at + 18, "a total without a currency"))
+    });
     let lines = row.get_ref(at + 19)?.as_blob().ok().and_then(|bytes| decode_lines(bytes, currency));
     let order = Order {
         no: OrderNo(row.get(at)?),
@@ -172,7 +175,9 @@ pub(super) fn refund(row: &Row<'_>) -> Result<(i64, Refund)> {
 pub(super) fn sku(row: &Row<'_>) -> Result<(i64, Sku)> {
     let currency = opt_currency(row, 10)?;
     let price: Option<i64> = row.get(9)?;
-    let price = price.map(|amount| currency.map(|currency| Money { amount, currency }).ok_or_else(|| bad_value(10, "a price without a currency")));
+    let price = price.map(|amount| {
+        currency.map(|currency| Money { amount, currency }).ok_or_else(|| bad_value(10, "a price without a currency"))
+    });
     let sku = Sku {
         id: id(row, 1)?,
         title: row.get(8)?,

@@ -46,7 +46,12 @@ pub(super) fn change(r: &Row<'_>, sku: &SkuId) -> Result<StockChange> {
 }
 
 /// A SKU's stock ledger above version `after`, oldest first.
-pub(super) fn stock_changes(conn: &Connection, id: &SkuId, after: i64, limit: usize) -> Result<Option<Page<StockChange>>> {
+pub(super) fn stock_changes(
+    conn: &Connection,
+    id: &SkuId,
+    after: i64,
+    limit: usize,
+) -> Result<Option<Page<StockChange>>> {
     let Some(no) = row::one::<i64>(conn, "SELECT sku_no FROM skus WHERE sku = ?1", [id.as_str().as_bytes()])? else {
         return Ok(None);
     };

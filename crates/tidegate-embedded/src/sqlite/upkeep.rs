@@ -17,7 +17,8 @@ pub(super) fn prune(conn: &Connection, tombstones: Millis, keys: Millis) -> Resu
     let sql = "DELETE FROM order_ids WHERE id IN \
         (SELECT id FROM order_ids WHERE tombstone_at IS NOT NULL AND tombstone_at < ?1 AND loose = 0 LIMIT ?2)";
     let deleted = conn.prepare_cached(sql)?.execute((tombstones.0, PRUNE_ROWS))?;
-    let sql = "DELETE FROM request_keys WHERE (scope, key) IN (SELECT scope, key FROM request_keys WHERE at < ?1 LIMIT ?2)";
+    let sql =
+        "DELETE FROM request_keys WHERE (scope, key) IN (SELECT scope, key FROM request_keys WHERE at < ?1 LIMIT ?2)";
     let forgotten = conn.prepare_cached(sql)?.execute((keys.0, PRUNE_ROWS))?;
     Ok([freed, deleted, forgotten].iter().any(|n| *n as i64 == PRUNE_ROWS))
 }
@@ -30,7 +31,8 @@ pub(super) fn store_manual_clock(conn: &Connection, at: Millis) -> Result<()> {
 
 /// Writes and commits one row, as a commit would.
 pub(super) fn probe_write(conn: &Connection) -> Result<()> {
-    let sql = "INSERT INTO meta (key, value) VALUES ('write_probe', 1) ON CONFLICT (key) DO UPDATE SET value = value + 1";
+    let sql =
+        "INSERT INTO meta (key, value) VALUES ('write_probe', 1) ON CONFLICT (key) DO UPDATE SET value = value + 1";
     conn.prepare_cached(sql)?.execute([])?;
     Ok(())
 }

@@ -2,25 +2,15 @@
 
 use rusqlite::{Connection, Error as Sql, Result};
 use tidegate_core::engine::Changes;
-use tidegate_core::{Event, Map, Millis, Order, OrderId, OrderNo, Payment, SkuId};
+use tidegate_core::{Map, Millis, Order, OrderId, OrderNo, Payment, SkuId};
 
-use super::codec::{Extra, Numbered, PaymentDoc, RefundDoc, encode_lines};
+use super::codec::{Numbered, encode_lines};
 use super::fault::bad_value;
+use super::insert::{
+    INSERT_EVENT, INSERT_ID, INSERT_LINE, INSERT_ORDER, INSERT_STOCK, UPDATE_COUNTS, insert_event, insert_order,
+    write_card,
+};
 use super::load::{Loaded, SkuRow};
-
-/// Every insert and update of a place, shared with the ceiling loop so that both do the same work.
-pub(super) const INSERT_ORDER: &str = "INSERT INTO orders (order_no, id, buyer_id, status, placed_at, pay_by, release_at, paid_at, \
-    cancelled_at, cancel_reason, fulfilled_at, version, closed, last_seq, payment_count, first_cursor, requested_hold, supersedes, \
-    total, currency, lines, metadata) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
-    ?20, ?21, ?22)";
-pub(super) const INSERT_ID: &str = "INSERT INTO order_ids (id, order_no, tombstone_at, loose) VALUES (?1, ?2, ?3, ?4)";
-pub(super) const INSERT_LINE: &str = "INSERT INTO order_lines (sku_no, order_no, quantity) VALUES (?1, ?2, ?3)";
-pub(super) const INSERT_STOCK: &str = "INSERT INTO stock_changes (sku_no, stock_version, at, kind, order_no, reason, on_hand_delta, \
-    held_delta, sold_delta, on_hand, held, sold) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
-pub(super) const INSERT_EVENT: &str = "INSERT INTO events (cursor, order_no, seq, kind, at, status, pay_by, release_at, paid_at, \
-    cancelled_at, cancel_reason, fulfilled_at, version, extra) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
-pub(super) const UPDATE_COUNTS: &str =
-    "UPDATE skus SET on_hand = ?2, held = ?3, sold = ?4, stock_version = ?5, changed_at = ?6 WHERE sku_no = ?1";
 
 /// A batch being written at `now`; `cursor` is its first event's.
 pub(super) struct Batch<'a> {
@@ -70,7 +60,14 @@ impl Batch<'_> {
                 }
                 None => {
                     let sql = "INSERT INTO skus (sku, on_hand, held, sold, stock_version, version, archived, changed_at) VALUES (?1, ?2, ?3, ?4, ?5, 0, 0, ?6)";
-                    self.conn.prepare_cached(sql)?.insert((id.as_str().as_bytes(), c.on_hand, c.held, c.sold, sku.stock_version, now))?
+                    self.conn.prepare_cached(sql)?.insert((
+                        id.as_str().as_bytes(),
+                        c.on_hand,
+                        c.held,
+                        c.sold,
+                        sku.stock_version,
+                        now,
+                    ))?
                 }
             };
             if old.is_none_or(|row| row.version != sku.version) {
@@ -92,7 +89,8 @@ impl Batch<'_> {
             .collect();
         let mut insert = self.conn.prepare_cached(INSERT_ORDER)?;
         let mut insert_id = self.conn.prepare_cached(INSERT_ID)?;
-        let sql = "UPDATE order_ids SET order_no = ?2, tombstone_at = NULL, loose = 0 WHERE id = ?1 AND order_no IS NULL";
+        let sql =
+            "UPDATE order_ids SET order_no = ?2, tombstone_at = NULL, loose = 0 WHERE id = ?1 AND order_no IS NULL";
         let mut take_id = self.conn.prepare_cached(sql)?;
         let mut insert_line = self.conn.prepare_cached(INSERT_LINE)?;
         let mut bytes = Vec::new();
@@ -216,7 +214,11 @@ impl Batch<'_> {
         let mut upsert = self.conn.prepare_cached(sql)?;
         let mut refunds = Vec::with_capacity(self.changes.refunds.len());
         for (id, payment) in &self.changes.refunds {
-            let order = self.changes.payments.get(payment).or_else(|| self.loaded.rows.payments.get(payment).and_then(Option::as_ref));
+            let order = self
+                .changes
+                .payments
+                .get(payment)
+                .or_else(|| self.loaded.rows.payments.get(payment).and_then(Option::as_ref));
             let by_row = || self.loaded.rows.refunds.get(id).and_then(Option::as_ref).map(|(_, order)| order);
             let order = order.or_else(by_row).ok_or_else(|| absent(payment))?;
             let owner = self.payment(payment, order)?;
@@ -242,7 +244,8 @@ impl Batch<'_> {
 
     fn counters_and_keys(&mut self) -> Result<()> {
         for (sku, buyer) in &self.changes.buyers {
-            let units = self.loaded.rows.buyers.get(&(sku.clone(), buyer.clone())).copied().ok_or_else(|| absent(buyer))?;
+            let units =
+                self.loaded.rows.buyers.get(&(sku.clone(), buyer.clone())).copied().ok_or_else(|| absent(buyer))?;
             let sku_no = self.loaded.sku_no(self.conn, sku)?.ok_or_else(|| absent(sku))?;
             let sql = "INSERT INTO buyer_counters (sku_no, buyer_id, units) VALUES (?1, ?2, ?3)
                 ON CONFLICT (sku_no, buyer_id) DO UPDATE SET units = excluded.units";
@@ -255,7 +258,12 @@ impl Batch<'_> {
         for at in &self.changes.request_keys {
             let record = self.loaded.rows.request_keys.get(at).and_then(Option::as_ref).ok_or_else(|| absent(&at.1))?;
             let sql = "INSERT OR REPLACE INTO request_keys (scope, key, command, at) VALUES (?1, ?2, ?3, ?4)";
-            self.conn.prepare_cached(sql)?.execute((at.0 as i64, at.1.as_str().as_bytes(), &record.command, record.at.0))?;
+            self.conn.prepare_cached(sql)?.execute((
+                at.0 as i64,
+                at.1.as_str().as_bytes(),
+                &record.command,
+                record.at.0,
+            ))?;
         }
         Ok(())
     }
@@ -310,95 +318,4 @@ impl Batch<'_> {
         }
         Ok(())
     }
-}
-
-/// Inserts an order; `lines` are its encoded lines.
-pub(super) fn insert_order(insert: &mut rusqlite::Statement<'_>, o: &Order, first_cursor: Option<i64>, lines: &[u8]) -> Result<usize> {
-    let s = &o.state;
-    let currency = o.total.map(|t| t.currency).or_else(|| o.lines.iter().find_map(|l| l.unit_price).map(|p| p.currency));
-    insert.execute(rusqlite::params![
-        o.no.0,
-        o.id.as_str().as_bytes(),
-        o.buyer_id.as_str().as_bytes(),
-        s.status.number(),
-        o.placed_at.0,
-        s.pay_by.0,
-        s.release_at.0,
-        s.paid_at.map(|t| t.0),
-        s.cancelled_at.map(|t| t.0),
-        s.cancel_reason.map(Numbered::number),
-        s.fulfilled_at.map(|t| t.0),
-        s.version,
-        o.closed,
-        o.last_seq,
-        o.payments.len() as i64,
-        first_cursor,
-        o.requested_hold,
-        o.supersedes.as_ref().map(|s| s.as_str().as_bytes()),
-        o.total.map(|t| t.amount),
-        currency.as_ref().map(|c| c.code()),
-        lines,
-        (!o.metadata.is_empty()).then(|| o.metadata.as_str()),
-    ])
-}
-
-/// Inserts an event under its cursor.
-pub(super) fn insert_event(insert: &mut rusqlite::Statement<'_>, cursor: i64, event: &Event) -> Result<usize> {
-    let s = event.state.as_ref();
-    let plain = event.payments.is_empty() && event.payment.is_none() && event.refund.is_none() && event.reason.is_none();
-    let extra = if plain { None } else { Some(extra_of(event)?) };
-    insert.execute((
-        cursor,
-        event.order.as_ref().map(|(no, _)| no.0),
-        event.seq,
-        event.kind.number(),
-        event.at.0,
-        s.map(|s| s.status.number()),
-        s.map(|s| s.pay_by.0),
-        s.map(|s| s.release_at.0),
-        s.and_then(|s| s.paid_at).map(|t| t.0),
-        s.and_then(|s| s.cancelled_at).map(|t| t.0),
-        s.and_then(|s| s.cancel_reason).map(Numbered::number),
-        s.and_then(|s| s.fulfilled_at).map(|t| t.0),
-        s.map(|s| s.version),
-        extra,
-    ))
-}
-
-fn extra_of(event: &Event) -> Result<String> {
-    let extra = Extra {
-        payments: event.payments.iter().map(PaymentDoc::from).collect(),
-        payment: event.payment.as_ref().map(PaymentDoc::from),
-        refund: event.refund.as_ref().map(RefundDoc::from),
-        reason: event.reason.clone(),
-    };
-    serde_json::to_string(&extra).map_err(|e| Sql::ToSqlConversionFailure(e.into()))
-}
-
-fn write_card(conn: &Connection, no: i64, sku: &tidegate_core::Sku) -> Result<()> {
-    let sql = "UPDATE skus SET version = ?2, archived = ?3, title = ?4, price = ?5, currency = ?6, hold_seconds = ?7, \
-        max_per_order = ?8, max_per_buyer = ?9, buyer_limit_since = ?10, on_sale_from = ?11 WHERE sku_no = ?1";
-    conn.prepare_cached(sql)?.execute((
-        no,
-        sku.version,
-        sku.archived,
-        sku.title.as_deref(),
-        sku.price.map(|p| p.amount),
-        sku.price.as_ref().map(|p| p.currency.code()),
-        sku.hold_seconds,
-        sku.max_per_order,
-        sku.max_per_buyer,
-        sku.buyer_limit_since.map(|t| t.0),
-        sku.on_sale_from.map(|t| t.0),
-    ))?;
-    match &sku.attributes {
-        Some(attributes) => {
-            let sql = "INSERT OR REPLACE INTO sku_attributes (sku_no, attributes) VALUES (?1, ?2)";
-            conn.prepare_cached(sql)?.execute((no, attributes.as_str()))?;
-        }
-        None => {
-            conn.prepare_cached("DELETE FROM sku_attributes WHERE sku_no = ?1")?.execute([no])?;
-        }
-    }
-    Ok(())
 }

@@ -71,9 +71,17 @@ impl Writer {
         if changes.is_empty() {
             tx.commit().map_err(fault::writing)?;
             self.last = Some(last);
-            return Ok(Commit { now, verdicts: decided.verdicts, copies: Vec::new(), deadlines: Vec::new(), last_cursor: None });
+            return Ok(Commit {
+                now,
+                verdicts: decided.verdicts,
+                copies: Vec::new(),
+                deadlines: Vec::new(),
+                last_cursor: None,
+            });
         }
-        Batch { conn: &tx, loaded: &mut loaded, changes, now, cursor: last.cursor + 1 }.write().map_err(fault::writing)?;
+        Batch { conn: &tx, loaded: &mut loaded, changes, now, cursor: last.cursor + 1 }
+            .write()
+            .map_err(fault::writing)?;
         let merged = self.buyers.merge(&tx, changes.new_orders.len()).map_err(fault::writing)?;
         tx.commit().map_err(fault::writing)?;
         self.buyers.committed(merged, new_entries(&loaded, changes));
@@ -106,9 +114,9 @@ impl Writer {
 fn check_bounds(commands: &[Command]) -> Result<()> {
     let lines = |c: &Command| if let Command::Place(p) = c { p.lines.len() } else { 0 };
     let lines: usize = commands.iter().map(lines).sum();
-    // A single order may have more lines than fit beside others, never more than a batch holds.
     if commands.len() > MAX_BATCH_COMMANDS || lines > MAX_BATCH_LINES {
-        let context = format!("a batch has at most {MAX_BATCH_COMMANDS} commands and {MAX_BATCH_LINES} lines; split it");
+        let context =
+            format!("a batch has at most {MAX_BATCH_COMMANDS} commands and {MAX_BATCH_LINES} lines; split it");
         return Err(Error::new(ErrorKind::Command, context));
     }
     Ok(())
@@ -167,7 +175,9 @@ fn deadlines(loaded: &Loaded, changes: &Changes) -> Vec<Deadline> {
     // Off the parked list: to be acted on again. On it: no longer.
     for no in &changes.parked {
         let id = loaded.rows.numbers.get(no).and_then(Option::as_ref);
-        let Some(order) = id.and_then(|id| loaded.rows.ids.get(id)).and_then(|slot| slot.order.as_ref()) else { continue };
+        let Some(order) = id.and_then(|id| loaded.rows.ids.get(id)).and_then(|slot| slot.order.as_ref()) else {
+            continue;
+        };
         let listed = loaded.rows.parked.get(no).is_some_and(Option::is_some);
         match (order.state.status, listed) {
             (Status::Pending, false) => deadlines.push(Deadline::At(*no, order.state.release_at)),

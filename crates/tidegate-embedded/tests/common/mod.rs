@@ -7,7 +7,8 @@ use std::sync::Arc;
 use tidegate_backend::{Commit, Ledger};
 use tidegate_core::command::{Adjust, Cancel, Pay, Place, PutSku};
 use tidegate_core::{
-    BuyerId, Command, Currency, IdempotencyKey, JsonObject, Millis, Money, OrderId, Outcome, Patch, PaymentId, SkuId, SkuPatch,
+    BuyerId, Command, Currency, IdempotencyKey, JsonObject, Millis, Money, OrderId, Outcome, Patch, PaymentId, SkuId,
+    SkuPatch,
 };
 use tidegate_embedded::{Options, SqliteLedger};
 
@@ -35,7 +36,11 @@ pub fn put(sku: &str, on_hand: i64, price: Option<i64>, max_per_buyer: Option<i6
     let set = |n: Option<i64>| n.map_or(Patch::Keep, Patch::Set);
     Command::PutSku(PutSku {
         sku: sku_id(sku),
-        patch: SkuPatch { price: price.map_or(Patch::Keep, Patch::Set), max_per_buyer: set(max_per_buyer), ..SkuPatch::default() },
+        patch: SkuPatch {
+            price: price.map_or(Patch::Keep, Patch::Set),
+            max_per_buyer: set(max_per_buyer),
+            ..SkuPatch::default()
+        },
         on_hand: Some(on_hand),
         if_version: None,
     })
@@ -82,7 +87,12 @@ pub fn cancel(id: &str) -> Command {
 }
 
 pub fn adjust(sku: &str, delta: i64, key: &str) -> Command {
-    Command::Adjust(Adjust { sku: sku_id(sku), delta, reason: "count".into(), key: IdempotencyKey::parse(key).unwrap() })
+    Command::Adjust(Adjust {
+        sku: sku_id(sku),
+        delta,
+        reason: "count".into(),
+        key: IdempotencyKey::parse(key).unwrap(),
+    })
 }
 
 pub async fn commit(ledger: &SqliteLedger, commands: Vec<Command>) -> Commit {
