@@ -3,13 +3,16 @@
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_backend::{Commit, Ledger, Probe};
 use tidegate_core::command::{Place, PutSku};
 use tidegate_core::{BuyerId, Command, JsonObject, OrderId, OrderNo, SkuId, SkuPatch};
 use tidegate_embedded::{EmbeddedDeadlines, Options, SqliteLedger};
+
+/// How long each commit since the last report took, the wait behind the one before it included.
+static LATENCIES: Mutex<Vec<Duration>> = Mutex::new(Vec::new());
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -37,7 +40,12 @@ async fn run(ledger: &Arc<SqliteLedger>, batches: Vec<Arc<[Command]>>) -> Fallib
     let mut ahead: Option<tokio::task::JoinHandle<_>> = None;
     for batch in batches {
         let ledger = ledger.clone();
-        let next = tokio::spawn(async move { ledger.commit(batch).await });
+        let next = tokio::spawn(async move {
+            let begun = Instant::now();
+            let commit = ledger.commit(batch).await;
+            LATENCIES.lock().unwrap_or_else(PoisonError::into_inner).push(begun.elapsed());
+            commit
+        });
         if let Some(before) = ahead.replace(next) {
             commits.push(before.await??);
         }
@@ -49,7 +57,16 @@ async fn run(ledger: &Arc<SqliteLedger>, batches: Vec<Arc<[Command]>>) -> Fallib
 }
 
 fn report(what: &str, count: usize, took: Duration) {
-    println!("{what:<44} {:>10.0} /s   {count} in {took:.2?}", count as f64 / took.as_secs_f64());
+    let mut all = std::mem::take(&mut *LATENCIES.lock().unwrap_or_else(PoisonError::into_inner));
+    all.sort();
+    let at = |share: f64| all.get((all.len() as f64 * share) as usize).or(all.last()).copied().unwrap_or_default();
+    let rate = count as f64 / took.as_secs_f64();
+    print!("{what:<44} {rate:>10.0} /s   {count} in {took:.2?}");
+    if all.is_empty() {
+        println!();
+    } else {
+        println!("   a commit: p50 {:.1?} p99 {:.1?} max {:.1?}", at(0.5), at(0.99), at(1.0));
+    }
 }
 
 fn resident() -> String {
@@ -78,6 +95,18 @@ async fn idle(path: PathBuf) -> Fallible<()> {
     }
     report("deadlines listed and scheduled", count, begun.elapsed());
     println!("scheduled                 {}", resident());
+    let ticks = || {
+        std::fs::read_to_string("/proc/self/stat")
+            .unwrap_or_default()
+            .split(' ')
+            .skip(13)
+            .take(2)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let before = ticks();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    println!("CPU ticks before and after 5 s of nothing: {before:?} {:?}", ticks());
     ledger.close().await?;
     Ok(())
 }

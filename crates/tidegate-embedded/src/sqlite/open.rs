@@ -119,10 +119,11 @@ pub(super) fn open(options: &Options) -> Result<Parts> {
     migrate::run(&mut conn)?;
     let clock = clock(&conn, options.manual_clock)?;
     let readers = (0..options.readers.clamp(1, 64)).map(|_| connect(options, Role::Reader)).collect::<Result<_>>()?;
-    let audits = vec![connect(options, Role::Reader)?];
+    let auditor = connect(options, Role::Reader)?;
     let copier = connect(options, Role::Checkpoint)?;
     let dirty = Arc::new(Dirty::default());
-    let buyers = Arc::new(Buyers::load(&conn).map_err(fault::reading)?);
+    // Not on the writer: what is read once would fill its cache.
+    let buyers = Arc::new(Buyers::load(&auditor).map_err(fault::reading)?);
     let writer = Writer {
         conn,
         clock: clock.clone(),
@@ -135,7 +136,7 @@ pub(super) fn open(options: &Options) -> Result<Parts> {
     Ok(Parts {
         checkpointer: Mutex::new(Some(Checkpointer::start(copier, dirty, writer.clone())?)),
         readers: Lane::start("tidegate-read", readers, READER_QUEUE)?,
-        audits: Lane::start("tidegate-audit", audits, AUDIT_QUEUE)?,
+        audits: Lane::start("tidegate-audit", vec![auditor], AUDIT_QUEUE)?,
         writer,
         clock,
         buyers,
