@@ -1,1 +1,34 @@
-//! tidegate-server
+//! Tidegate over HTTP: routes, authentication, events, metrics. It serves a [`tidegate::Tidegate`]; it decides nothing.
+//!
+//! - [`Server`]: listens, answers, ends in order (`serve/`).
+//! - [`ServerConfig`], [`Limits`], [`Token`]: what it is started with.
+//! - `router.rs` and `routes/`: one table of routes; each is matched, authorised, measured and described from its row.
+//! - `pipeline.rs`: one request, from its head to its response, in the contract's order of refusals.
+//! - `request/`: paths, queries, headers and bodies, judged completely. `shape/`: what is answered.
+//! - `problem/`: every error is a problem document, from one catalogue.
+//! - [`openapi_json`], [`metrics_markdown`], [`problems_markdown`]: the reference, generated from the code.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod app;
+mod call;
+mod config;
+mod metrics;
+mod openapi;
+mod pages;
+mod pipeline;
+mod problem;
+mod reply;
+mod request;
+mod router;
+mod routes;
+mod serve;
+mod shape;
+
+pub use config::{Limits, Role, ServerConfig, ServerError, Token, hash_token};
+pub use metrics::catalogue::metrics_markdown;
+pub use metrics::{MetricsHandle, install_metrics};
+pub use openapi::openapi_json;
+pub use problem::page::problems_markdown;
+pub use serve::Server;

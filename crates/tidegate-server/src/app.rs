@@ -1,0 +1,85 @@
+//! What every request shares.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use tidegate::{Catalog, Operations, Orders, Tidegate};
+use tokio::sync::{Semaphore, watch};
+
+use crate::access::Tokens;
+use crate::config::{Limits, ServerConfig};
+use crate::metrics::requests::RequestMetrics;
+use crate::serve::registry::Registry;
+
+/// The server's parts, shared by every connection.
+pub(crate) struct App {
+    pub(crate) tidegate: Tidegate,
+    pub(crate) orders: Orders,
+    pub(crate) catalog: Catalog,
+    pub(crate) operations: Operations,
+    pub(crate) tokens: Tokens,
+    pub(crate) limits: Limits,
+    pub(crate) manual_clock: bool,
+    /// Whether it listens on a loopback address.
+    pub(crate) loopback: bool,
+    pub(crate) started: Instant,
+    pub(crate) metrics: RequestMetrics,
+    pub(crate) registry: Arc<Registry>,
+    /// KiB of large bodies that may still be taken in.
+    pub(crate) body_budget: Semaphore,
+    /// Event streams that may still be opened.
+    pub(crate) event_streams: Arc<Semaphore>,
+    stopping: AtomicBool,
+    stopped: watch::Sender<bool>,
+}
+
+impl App {
+    /// The parts of a server with this configuration.
+    pub(crate) fn new(config: ServerConfig, tidegate: Tidegate) -> Self {
+        let limits = config.limits;
+        Self {
+            orders: tidegate.orders(),
+            catalog: tidegate.catalog(),
+            operations: tidegate.operations(),
+            tidegate,
+            tokens: Tokens::new(config.tokens),
+            manual_clock: config.manual_clock,
+            loopback: config.listen.ip().is_loopback(),
+            started: Instant::now(),
+            metrics: RequestMetrics::new(),
+            registry: Arc::new(Registry::new()),
+            body_budget: Semaphore::new(limits.body_budget_bytes / 1024),
+            event_streams: Arc::new(Semaphore::new(event_streams(&limits))),
+            stopping: AtomicBool::new(false),
+            stopped: watch::Sender::new(false),
+            limits,
+        }
+    }
+
+    /// From now on requests are refused and event streams end.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.stopped.send_replace(true);
+    }
+
+    /// Whether requests are refused.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Resolves to true once the server stops.
+    pub(crate) fn stopped(&self) -> watch::Receiver<bool> {
+        self.stopped.subscribe()
+    }
+
+    /// Event streams that are open.
+    pub(crate) fn open_streams(&self) -> usize {
+        event_streams(&self.limits) - self.event_streams.available_permits()
+    }
+}
+
+/// Streams never take more than half of the connections, or they could shut everybody else out.
+fn event_streams(limits: &Limits) -> usize {
+    limits.max_event_streams.min(limits.max_connections / 2)
+}

@@ -1,0 +1,95 @@
+//! Every metric of the product: one table, read by the recorder and by `docs/reference/metrics.md`.
+
+use std::fmt::Write;
+
+use metrics::Unit;
+
+/// A metric.
+pub struct Metric {
+    /// Its name; contract.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// What it counts in.
+    pub unit: Unit,
+    /// Its labels.
+    pub labels: &'static [&'static str],
+    /// What it tells.
+    pub help: &'static str,
+}
+
+/// What a metric is.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    /// Only ever grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Values in these buckets.
+    Histogram(&'static [f64]),
+}
+
+/// From half a millisecond to ten seconds.
+const SECONDS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+/// From a millisecond to a minute.
+const LATENESS: &[f64] = &[0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+/// Commands of a batch.
+const BATCH: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
+
+const fn metric(name: &'static str, kind: Kind, unit: Unit, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind, unit, labels, help }
+}
+
+/// All of them.
+pub static CATALOGUE: &[Metric] = &[
+    metric("tidegate_http_requests_total", Kind::Counter, Unit::Count, &["method", "route", "status"], "Requests answered; route `none` stands for addresses that do not exist and requests that could not be read."),
+    metric("tidegate_http_request_seconds", Kind::Histogram(SECONDS), Unit::Seconds, &["method", "route", "status"], "From a request's head to its response's head."),
+    metric("tidegate_http_requests_in_flight", Kind::Gauge, Unit::Count, &[], "Requests being answered, event streams included."),
+    metric("tidegate_http_connections", Kind::Gauge, Unit::Count, &[], "Open connections."),
+    metric("tidegate_http_event_streams", Kind::Gauge, Unit::Count, &[], "Open event streams."),
+    metric("tidegate_http_evicted_connections_total", Kind::Counter, Unit::Count, &[], "Connections without a request that were closed to make room for new ones."),
+    metric("tidegate_http_panics_total", Kind::Counter, Unit::Count, &[], "Requests that met a fault of the server's own; each is a bug."),
+    metric("tidegate_overloaded_total", Kind::Counter, Unit::Count, &[], "Commands and look-ups refused because the queue in front of the ledger was full."),
+    metric("tidegate_commit_seconds", Kind::Histogram(SECONDS), Unit::Seconds, &[], "One committed batch, from its hand-over to the ledger until it is durable."),
+    metric("tidegate_commit_batch", Kind::Histogram(BATCH), Unit::Count, &[], "Commands in a committed batch."),
+    metric("tidegate_gate_refusals_total", Kind::Counter, Unit::Count, &[], "Orders refused for lack of stock without a write to the ledger."),
+    metric("tidegate_deadline_lateness_seconds", Kind::Histogram(LATENESS), Unit::Seconds, &[], "How long after it was due an unpaid order was cancelled."),
+    metric("tidegate_deadline_oldest_overdue_seconds", Kind::Gauge, Unit::Seconds, &[], "How overdue the oldest pending order is; 0 when none is."),
+    metric("tidegate_deadline_failures_total", Kind::Counter, Unit::Count, &[], "Tries to act on an order's deadline that failed."),
+    metric("tidegate_orders_parked_total", Kind::Counter, Unit::Count, &[], "Orders whose deadline could not be acted on and that were put aside."),
+    metric("tidegate_sweep_found_total", Kind::Counter, Unit::Count, &[], "Due orders that the deadline index had missed and the sweep found."),
+    metric("tidegate_payments_unmatched_stale_total", Kind::Counter, Unit::Count, &[], "Payments that have matched no order for a day."),
+    metric("tidegate_drift_total", Kind::Counter, Unit::Count, &["invariant"], "Differences and broken invariants a reconciliation found."),
+];
+
+/// Tells the recorder what the metrics mean.
+pub(crate) fn describe() {
+    for metric in CATALOGUE {
+        match metric.kind {
+            Kind::Counter => metrics::describe_counter!(metric.name, metric.unit, metric.help),
+            Kind::Gauge => metrics::describe_gauge!(metric.name, metric.unit, metric.help),
+            Kind::Histogram(_) => metrics::describe_histogram!(metric.name, metric.unit, metric.help),
+        }
+    }
+}
+
+/// `docs/reference/metrics.md`.
+#[must_use]
+pub fn metrics_markdown() -> String {
+    let mut text = String::from(
+        "# Metrics\n\n`GET /metrics` answers in Prometheus' text format (a token of the role `read` is needed when tokens are \
+         configured). This page is generated from the catalogue in `crates/tidegate-server/src/metrics/catalogue.rs`.\n\n\
+         | name | kind | unit | labels | what it tells |\n| --- | --- | --- | --- | --- |\n",
+    );
+    for metric in CATALOGUE {
+        let kind = match metric.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram(_) => "histogram",
+        };
+        let labels = if metric.labels.is_empty() { "-".to_owned() } else { metric.labels.join(", ") };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "| `{}` | {kind} | {} | {labels} | {} |", metric.name, metric.unit.as_str(), metric.help);
+    }
+    text
+}

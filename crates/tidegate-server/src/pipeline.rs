@@ -1,0 +1,145 @@
+//! One request from its head to its response: route, access, body, the route's own work, measurements.
+//!
+//! The order of refusals is contract (orders.md section 3): 404 and 405, 401, 403, 413, 415, 400, 422, then the rules.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::header::CONNECTION;
+use http::request::Parts;
+use http::{HeaderValue, Request, Response};
+use hyper::body::{Body as _, Incoming};
+use tokio::sync::SemaphorePermit;
+
+use crate::access;
+use crate::app::App;
+use crate::call::Call;
+use crate::metrics::requests::UNMATCHED;
+use crate::problem::{self, Problem, catalogue};
+use crate::reply::{Answer, Body};
+use crate::request::{body, path};
+use crate::router::{self, BodyRule, Found, Route, Verb};
+
+/// Bodies up to this size are taken without a look at the budget.
+const SMALL_BODY: usize = 64 << 10;
+
+/// Answers one request.
+pub(crate) async fn answer(app: &Arc<App>, request: Request<Incoming>) -> Response<Body> {
+    let begun = Instant::now();
+    let (parts, incoming) = request.into_parts();
+    let (index, answer) = match find(app, &parts) {
+        Ok((index, route, ids)) => (index, run(app, route, ids, parts, incoming).await),
+        Err(problem) => (UNMATCHED, refuse(problem, &parts, incoming).await),
+    };
+    let mut response = answer.unwrap_or_else(Problem::response);
+    if app.is_stopping() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    app.metrics.answered(index, response.status(), begun.elapsed());
+    response
+}
+
+type Ids = [Option<String>; 2];
+
+fn find(app: &App, parts: &Parts) -> Result<(usize, &'static Route, Ids), Problem> {
+    if app.is_stopping() {
+        return Err(problem::stopping());
+    }
+    match router::find(&parts.method, parts.uri.path()) {
+        Found::Route { route, .. } if route.operation == "advanceClock" && !app.manual_clock => {
+            let detail = "The clock moves by hand only on a server started with --manual-clock, which is for tests.";
+            Err(Problem::new(&catalogue::NOT_FOUND, detail))
+        }
+        Found::Route { index, route, ids } => {
+            Ok((index, route, ids.map(|id| path::decode(id).map(std::borrow::Cow::into_owned))))
+        }
+        Found::OtherMethods(allow) => {
+            Err(Problem::new(&catalogue::METHOD_NOT_ALLOWED, "Use a method that the Allow header lists.").allow(allow))
+        }
+        Found::Nothing => Err(Problem::new(&catalogue::NOT_FOUND, "There is no such address; compare the path with /openapi.json.")),
+    }
+}
+
+async fn refuse(problem: Problem, parts: &Parts, mut incoming: Incoming) -> Answer {
+    body::drain(&mut incoming, &parts.headers).await;
+    Err(problem)
+}
+
+async fn run(app: &Arc<App>, route: &'static Route, ids: Ids, parts: Parts, mut incoming: Incoming) -> Answer {
+    let allowed = app.tokens.check(route.access, &parts.headers).and_then(|()| access::check_origin(&parts, app.loopback));
+    if let Err(problem) = allowed {
+        return refuse(problem, &parts, incoming).await;
+    }
+    let _budget = match budget(app, route, &incoming) {
+        Ok(budget) => budget,
+        Err(problem) => return refuse(problem, &parts, incoming).await,
+    };
+    let body = match take_body(app, route, &parts, &mut incoming).await {
+        Ok(body) => body,
+        Err(problem) => return refuse(problem, &parts, incoming).await,
+    };
+    let [Some(first), Some(second)] = ids else {
+        return Err(problem::malformed("The path is not percent-encoded UTF-8; encode each id and send the request again."));
+    };
+    let call = Call { app: Arc::clone(app), route, ids: [first, second], parts, body };
+    if !route.any_query && route.params.is_empty() {
+        call.query()?.faults.refuse()?;
+    }
+    guarded(app, route, call).await
+}
+
+/// A share of the memory for large bodies, for a body that may be one.
+fn budget<'a>(app: &'a App, route: &Route, incoming: &Incoming) -> Result<Option<SemaphorePermit<'a>>, Problem> {
+    let BodyRule::Json { max, .. } = route.body else { return Ok(None) };
+    let hint = incoming.size_hint();
+    let most = hint.upper().map_or(max, |upper| usize::try_from(upper).unwrap_or(max).min(max));
+    if most <= SMALL_BODY {
+        return Ok(None);
+    }
+    let kib = u32::try_from(most.div_ceil(1024)).unwrap_or(u32::MAX);
+    app.body_budget.try_acquire_many(kib).map(Some).map_err(|_| {
+        Problem::new(&catalogue::OVERLOADED, "Too many large requests are in memory; send this one again in a second.").retry_after(1)
+    })
+}
+
+async fn take_body(app: &App, route: &Route, parts: &Parts, incoming: &mut Incoming) -> Result<Bytes, Problem> {
+    match route.body {
+        BodyRule::Json { max, .. } => {
+            let body = body::read(incoming, max, &app.limits).await?;
+            body::check_type(&parts.headers, &body)?;
+            Ok(body)
+        }
+        BodyRule::None if route.verb == Verb::Get => Ok(Bytes::new()),
+        BodyRule::None => {
+            body::drain(incoming, &parts.headers).await;
+            Ok(Bytes::new())
+        }
+    }
+}
+
+/// The route's own work: bounded in time, and a fault of ours in it is an answer, not a lost connection.
+async fn guarded(app: &App, route: &'static Route, call: Call) -> Answer {
+    let work = AssertUnwindSafe((route.run)(call)).catch_unwind();
+    let ended = if route.patient {
+        work.await
+    } else {
+        match tokio::time::timeout(app.limits.request_timeout, work).await {
+            Ok(ended) => ended,
+            Err(_) => return Err(too_slow(app)),
+        }
+    };
+    ended.unwrap_or_else(|_| {
+        app.metrics.panicked();
+        tracing::error!(route = route.template, "a request met a panic");
+        Err(Problem::of(&catalogue::INTERNAL))
+    })
+}
+
+fn too_slow(app: &App) -> Problem {
+    let seconds = app.limits.request_timeout.as_secs();
+    let detail = format!("The ledger gave no answer within {seconds} s and the change may have been made; send the same request again, repeating it is safe.");
+    Problem::new(&catalogue::LEDGER_UNAVAILABLE, detail).retry_after(2)
+}

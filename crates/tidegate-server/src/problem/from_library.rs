@@ -1,0 +1,90 @@
+//! What becomes of the library's errors.
+
+use tidegate::Error;
+use tidegate::core::{FieldError, Refusal, RefusalCode};
+
+use super::catalogue as c;
+use super::{Kind, Problem, invalid, invalid_at};
+
+impl From<Error> for Problem {
+    fn from(e: Error) -> Self {
+        match e {
+            Error::Invalid(faults) => invalid(faults),
+            Error::Refused(refusal) => refused(*refusal),
+            Error::Overloaded => {
+                Problem::new(&c::OVERLOADED, "More requests wait than the server takes; send this one again in a second.").retry_after(1)
+            }
+            Error::LedgerUnavailable(why) => {
+                tracing::warn!(error = %why, "a request was refused: the ledger is unavailable");
+                Problem::new(&c::LEDGER_UNAVAILABLE, "The ledger cannot be reached or cannot write; send the same request again in a few seconds.")
+                    .retry_after(2)
+            }
+            Error::Stopping => stopping(),
+            Error::BadCursor => invalid_at("/cursor", "is not a cursor that this list gave out; begin without one"),
+            Error::Broken(why) => {
+                tracing::error!(error = %why, "the ledger contradicts itself");
+                Problem::of(&c::LEDGER_BROKEN)
+            }
+            other => {
+                tracing::error!(error = %other, "the library answered with an error no request should meet");
+                Problem::of(&c::INTERNAL)
+            }
+        }
+    }
+}
+
+/// The server is going away.
+pub(crate) fn stopping() -> Problem {
+    Problem::new(&c::STOPPING, "The server is stopping; send this request again in a few seconds, or to another node.").retry_after(2)
+}
+
+fn refused(refusal: Refusal) -> Problem {
+    let mut problem = Problem::new(kind_of(refusal.code), refusal.detail);
+    let parts = &mut *problem.0;
+    if let Some(pointer) = refusal.pointer {
+        parts.errors.push(FieldError::new(pointer, parts.detail.to_string()));
+    }
+    parts.sku = refusal.sku;
+    parts.available = refusal.available;
+    parts.limit = refusal.limit;
+    parts.already = refusal.already;
+    parts.order_id = refusal.order_id;
+    problem
+}
+
+fn kind_of(code: RefusalCode) -> &'static Kind {
+    match code {
+        RefusalCode::Invalid => &c::INVALID,
+        RefusalCode::IdempotencyMismatch => &c::IDEMPOTENCY_MISMATCH,
+        RefusalCode::AlreadyCancelled => &c::ALREADY_CANCELLED,
+        RefusalCode::UnknownOrder => &c::UNKNOWN_ORDER,
+        RefusalCode::UnknownSku => &c::UNKNOWN_SKU,
+        RefusalCode::UnknownPayment => &c::UNKNOWN_PAYMENT,
+        RefusalCode::UnknownRefund => &c::UNKNOWN_REFUND,
+        RefusalCode::Archived => &c::ARCHIVED,
+        RefusalCode::NotOnSale => &c::NOT_ON_SALE,
+        RefusalCode::LimitReached => &c::LIMIT_REACHED,
+        RefusalCode::InsufficientStock => &c::INSUFFICIENT_STOCK,
+        RefusalCode::IllegalTransition => &c::ILLEGAL_TRANSITION,
+        RefusalCode::HoldCapExceeded => &c::HOLD_CAP_EXCEEDED,
+        RefusalCode::CurrencyMismatch => &c::CURRENCY_MISMATCH,
+        RefusalCode::PaymentIdReused => &c::PAYMENT_ID_REUSED,
+        RefusalCode::NotRefundable => &c::NOT_REFUNDABLE,
+        RefusalCode::AlreadySettled => &c::ALREADY_SETTLED,
+        RefusalCode::StockExists => &c::STOCK_EXISTS,
+        RefusalCode::Stale => &c::STALE,
+        RefusalCode::BelowCommitted => &c::BELOW_COMMITTED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_keeps_its_code() {
+        for code in [RefusalCode::Invalid, RefusalCode::LimitReached, RefusalCode::Stale, RefusalCode::BelowCommitted] {
+            assert_eq!(kind_of(code).code, code.name());
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Values out of a tree: `None` when a node is not what is asked for.
+
+use serde_json::{Map, Number, Value};
+use tidegate::core::Millis;
+
+use super::json::Node;
+use super::{Faults, Pointer};
+
+/// A text.
+pub(crate) fn text<'n>(node: &'n Node<'_>) -> Option<&'n str> {
+    match node {
+        Node::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// A whole number, written without fraction or exponent, that fits 64 bits.
+pub(crate) fn integer(node: &Node<'_>) -> Option<i64> {
+    match node {
+        Node::Number(digits) => digits.parse().ok(),
+        _ => None,
+    }
+}
+
+/// True or false.
+pub(crate) fn flag(node: &Node<'_>) -> Option<bool> {
+    match node {
+        Node::Bool(flag) => Some(*flag),
+        _ => None,
+    }
+}
+
+/// An instant of RFC 3339; finer than a millisecond is cut off.
+pub(crate) fn instant(node: &Node<'_>) -> Option<Millis> {
+    text(node).and_then(parse_instant)
+}
+
+/// An instant of RFC 3339 in a text.
+pub(crate) fn parse_instant(text: &str) -> Option<Millis> {
+    let bytes = text.as_bytes();
+    // jiff reads more than RFC 3339 does (other separators, weeks, ordinals); the contract does not.
+    let separated = bytes.len() >= 20 && bytes[..4].iter().all(u8::is_ascii_digit) && matches!(bytes[10], b'T' | b't' | b' ');
+    if !separated || bytes[4] != b'-' || bytes[7] != b'-' || bytes[13] != b':' || bytes[16] != b':' || text.contains('[') {
+        return None;
+    }
+    let at: jiff::Timestamp = text.parse().ok()?;
+    Some(Millis(at.as_millisecond()))
+}
+
+/// A JSON value of the caller's, with every fault in it noted.
+pub(crate) fn json(node: &Node<'_>, pointer: &Pointer<'_>, faults: &mut Faults) -> Value {
+    match node {
+        Node::Null => Value::Null,
+        Node::Bool(flag) => Value::Bool(*flag),
+        Node::Text(text) => Value::String(text.clone().into_owned()),
+        Node::LoneSurrogate => {
+            faults.add(pointer, "must not contain a lone surrogate");
+            Value::Null
+        }
+        Node::Number(digits) => number(digits).map_or_else(
+            || {
+                faults.add(pointer, "must be a number that fits 64 bits");
+                Value::Null
+            },
+            Value::Number,
+        ),
+        Node::Array(items) => {
+            Value::Array(items.iter().enumerate().map(|(i, item)| json(item, &pointer.item(i), faults)).collect())
+        }
+        Node::Object(members) => {
+            let mut object = Map::new();
+            for (name, value) in members {
+                let place = pointer.member(name);
+                let value = json(value, &place, faults);
+                if object.insert(name.clone().into_owned(), value).is_some() {
+                    faults.add(place, "appears twice; send it once");
+                }
+            }
+            Value::Object(object)
+        }
+    }
+}
+
+fn number(digits: &str) -> Option<Number> {
+    if let Ok(n) = digits.parse::<i64>() {
+        return Some(n.into());
+    }
+    if let Ok(n) = digits.parse::<u64>() {
+        return Some(n.into());
+    }
+    Number::from_f64(digits.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_whole_and_fit() {
+        for (digits, want) in [("5", Some(5)), ("-5", Some(-5)), ("9223372036854775807", Some(i64::MAX)), ("9223372036854775808", None), ("1e21", None), ("1.0", None), ("1e400", None), ("-0", Some(0))] {
+            assert_eq!(integer(&Node::Number(digits)), want, "{digits}");
+        }
+    }
+
+    #[test]
+    fn instants() {
+        for (text, want) in [
+            ("2026-11-29T15:08:10.000Z", Some(1_795_964_890_000)),
+            ("2026-11-29T16:08:10+01:00", Some(1_795_964_890_000)),
+            ("2026-11-29T15:08:10.0009Z", Some(1_795_964_890_000)),
+            ("2026-11-29", None),
+            ("2026-11-29T15:08:10", None),
+            ("2026-W48-7T15:08:10Z", None),
+            ("2026-02-30T00:00:00Z", None),
+            ("2026-11-29T15:08:10Z[Europe/Berlin]", None),
+            ("", None),
+            ("yesterday", None),
+            ("éééééééééééééééééééé", None),
+        ] {
+            assert_eq!(parse_instant(text).map(|at| at.0), want, "{text}");
+        }
+    }
+}

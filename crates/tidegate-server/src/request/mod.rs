@@ -1,0 +1,20 @@
+//! Requests as they arrive: path, query, headers, body, judged completely before the library is asked.
+//!
+//! - [`json`] reads a body into a borrowed tree, [`fields`] takes typed fields out of it and notes every fault.
+//! - [`bodies`] declares each body once: it is decoded, refused and described from the same table.
+//! - [`path`] and [`query`] decode the address, [`headers`] what the headers say.
+
+pub(crate) mod bodies;
+pub(crate) mod body;
+pub(crate) mod decode;
+pub(crate) mod faults;
+pub(crate) mod fields;
+pub(crate) mod headers;
+pub(crate) mod json;
+pub(crate) mod path;
+pub(crate) mod pointer;
+pub(crate) mod query;
+
+pub(crate) use faults::Faults;
+pub(crate) use fields::{Field, Fields, Kind, Shape};
+pub(crate) use pointer::Pointer;

@@ -1,0 +1,93 @@
+//! The routes, one file a noun: decode, call the library, encode. Each file ends with its rows of the table.
+
+mod admin;
+mod events;
+mod machine;
+mod orders;
+mod pages;
+mod parked;
+mod payments;
+mod products;
+mod refunds;
+mod skus;
+
+use std::fmt::Display;
+
+use tidegate::PageRequest;
+use tidegate::core::FieldError;
+
+use crate::call::Call;
+use crate::problem::{self, Problem};
+use crate::request::bodies::NOTHING;
+use crate::request::query::Query;
+use crate::request::{Faults, Fields, Pointer};
+use crate::router::Route;
+
+/// Every route, in the order of the documentation.
+pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
+    [
+        orders::ROUTES,
+        payments::ROUTES,
+        refunds::ROUTES,
+        parked::ROUTES,
+        skus::ROUTES,
+        products::ROUTES,
+        events::ROUTES,
+        machine::ROUTES,
+        pages::ROUTES,
+        admin::ROUTES,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// A route's function as the table keeps it.
+macro_rules! run {
+    ($f:path) => {
+        |call| Box::pin($f(call))
+    };
+}
+pub(crate) use run;
+
+/// The page a list was asked for, once its parameters are known to be right.
+fn page(mut query: Query<'_>) -> Result<PageRequest, Problem> {
+    let page = query.page();
+    query.faults.refuse()?;
+    Ok(page)
+}
+
+/// Refuses a body that says anything where nothing is to be said.
+fn nothing(call: &Call) -> Result<(), Problem> {
+    let node = call.node()?;
+    let mut faults = Faults::default();
+    Fields::open(&node, &NOTHING, &Pointer::Root, &mut faults);
+    faults.refuse()
+}
+
+/// What the rules made of the fields whose shape was right, together with the faults of the others.
+fn judged<T>(checked: Result<T, Vec<FieldError>>, mut faults: Faults) -> Result<T, Problem> {
+    match checked {
+        Ok(value) => faults.refuse().map(|()| value),
+        Err(found) => {
+            faults.extend(found.clone());
+            faults.refuse()?;
+            Err(problem::invalid(found))
+        }
+    }
+}
+
+/// The same for a command about the thing the path names: a bad name is one fault among the others.
+fn named<I, T>(
+    id: Result<I, impl Display>,
+    pointer: &str,
+    mut faults: Faults,
+    check: impl FnOnce(I) -> Result<T, Vec<FieldError>>,
+) -> Result<T, Problem> {
+    match id {
+        Ok(id) => judged(check(id), faults),
+        Err(e) => {
+            faults.add(pointer, e.to_string());
+            judged(Err(Vec::new()), faults)
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The server over real sockets, on embedded back ends.
+
+mod client;
+mod orders;
+mod stock;
