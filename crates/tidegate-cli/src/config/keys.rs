@@ -1,0 +1,181 @@
+//! Every key of the configuration: one table that the loader, `config check`, the example file and the reference are
+//! checked against.
+
+/// What a key's value may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Any text.
+    Text,
+    /// A text that may hold a password: shown without it, and may be given as `<key>_file`.
+    Url,
+    /// An IP address and a port.
+    Address,
+    /// A whole number in this range.
+    Count(i64, i64),
+    /// `true` or `false`.
+    Switch,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A length of time in this range, milliseconds: `"500ms"`, `"10s"`, `"5m"`, `"1h"`, `"7d"`.
+    Time(i64, i64),
+    /// A size in this range, bytes: `"32KiB"`, `"64MiB"`, `"1GiB"`.
+    Size(i64, i64),
+}
+
+/// One key.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// Its path in the file: `listen`, `limits.connections`.
+    pub path: &'static str,
+    /// What it may be.
+    pub kind: Kind,
+    /// What it is when nobody sets it.
+    pub default: &'static str,
+    /// What a number counts; empty when it counts nothing.
+    pub unit: &'static str,
+    /// The flag of `serve` that sets it, if there is one.
+    pub flag: Option<&'static str>,
+    /// What it does.
+    pub about: &'static str,
+}
+
+impl Key {
+    /// The environment variable that sets it.
+    pub fn env(&self) -> String {
+        format!("TIDEGATE_{}", self.path.replace('.', "_").to_uppercase())
+    }
+
+    /// Whether `<key>_file` may name a file that holds the value.
+    pub fn has_file_twin(&self) -> bool {
+        self.kind == Kind::Url
+    }
+}
+
+/// Longest time an order may be held: ten years, in seconds.
+const TEN_YEARS: i64 = 315_360_000;
+
+/// Longest of the server's timeouts, in milliseconds.
+const HOUR: i64 = 3_600_000;
+
+const fn key(
+    path: &'static str,
+    kind: Kind,
+    default: &'static str,
+    unit: &'static str,
+    flag: Option<&'static str>,
+    about: &'static str,
+) -> Key {
+    Key { path, kind, default, unit, flag, about }
+}
+
+/// Every key, in the order of the example file. `[[tokens]]` stands beside it (`config/tokens.rs`).
+#[rustfmt::skip]
+pub const KEYS: &[Key] = &[
+    key("listen", Kind::Address, "127.0.0.1:8080", "", Some("--listen"), "address and port of the HTTP server; anything but loopback needs [[tokens]]"),
+    key("ledger", Kind::Url, "sqlite:tidegate-data/ledger.db", "", Some("--ledger"), "the ledger: sqlite:PATH, relative to the working directory"),
+    key("store", Kind::Url, "embedded", "", Some("--store"), "gate and deadline index: embedded, in this process"),
+    key("log", Kind::Text, "info", "", None, "what is logged on stderr: error, warn, info, debug, trace, or a tracing filter"),
+    key("hold_seconds", Kind::Count(1, TEN_YEARS), "1800", "seconds", Some("--hold-seconds"), "how long an order that names no hold time waits for its payment"),
+    key("max_hold_seconds", Kind::Count(1, TEN_YEARS), "86400", "seconds", None, "longest hold of an order, extensions included"),
+    key("grace_seconds", Kind::Count(0, TEN_YEARS), "0", "seconds", Some("--grace-seconds"), "between the pay_by a buyer is shown and the instant the clock cancels"),
+    key("late_payment", Kind::Choice(&["revive", "refund"]), "revive", "", None, "what money does that arrives after the clock cancelled its order"),
+    key("tombstone_days", Kind::Count(1, 3_650), "7", "days", None, "how long an id that was cancelled before it was placed stays taken"),
+    key("queue_size", Kind::Count(1, 1_000_000), "8192", "commands", None, "commands that may wait for the ledger before calls are refused as overloaded"),
+    key("workers", Kind::Switch, "true", "", Some("--no-workers"), "whether this process acts on deadlines"),
+    key("threads", Kind::Count(0, 1_024), "0", "threads", None, "threads that serve requests, at least 2; 0: one a core"),
+    key("sqlite.synchronous", Kind::Choice(&["full", "normal"]), "full", "", None, "full: an answered order survives a power loss; normal: it survives a crash of the process, and a power loss may take the last ones"),
+    key("limits.connections", Kind::Count(0, 1 << 20), "0", "connections", None, "connections at once, the longest idle ones are closed first; 0: three quarters of the open files allowed, at most 16,384"),
+    key("limits.header_timeout", Kind::Time(100, HOUR), "10s", "time", None, "from the first byte of a request's headers to their end"),
+    key("limits.header_size", Kind::Size(1 << 10, 1 << 20), "32KiB", "size", None, "largest request line and headers"),
+    key("limits.body_timeout", Kind::Time(100, HOUR), "10s", "time", None, "longest pause in a request's body"),
+    key("limits.request_timeout", Kind::Time(100, HOUR), "30s", "time", None, "for a request's whole body, and again for its answer from the ledger"),
+    key("limits.write_timeout", Kind::Time(100, HOUR), "20s", "time", None, "how long a client may leave an answer unread while it is sent"),
+    key("limits.keep_alive", Kind::Time(100, HOUR), "75s", "time", None, "longest pause between requests of a connection"),
+    key("limits.body_memory", Kind::Size(8 << 20, 1 << 40), "64MiB", "size", None, "large bodies (over 64 KiB) in memory at once, all requests together"),
+    key("limits.event_streams", Kind::Count(0, 1 << 20), "1000", "streams", None, "event streams at once"),
+    key("limits.stop_timeout", Kind::Time(0, 8_000), "6s", "time", None, "how long a stop waits for requests under way; the whole stop takes at most 10 s"),
+];
+
+/// Every key as a row of a table: key, default, unit, variable, flag, what it does.
+pub fn reference_rows() -> Vec<[String; 6]> {
+    let code = |text: &str| if text.is_empty() { String::new() } else { format!("`{text}`") };
+    let row = |key: &Key| {
+        let unit = if matches!(key.kind, Kind::Time(..) | Kind::Size(..)) { "" } else { key.unit };
+        let flag = key.flag.unwrap_or_default();
+        [code(key.path), code(key.default), unit.to_owned(), code(&key.env()), code(flag), key.about.to_owned()]
+    };
+    KEYS.iter().map(row).collect()
+}
+
+/// The key at `path`.
+pub fn find(path: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.path == path)
+}
+
+/// Variables that begin with `TIDEGATE_` and are no keys: read by the tools, the tests, or set by Kubernetes for a
+/// service of this name.
+pub fn is_foreign_variable(name: &str) -> bool {
+    const OTHERS: [&str; 6] =
+        ["TIDEGATE_CONFIG", "TIDEGATE_URL", "TIDEGATE_TOKEN", "TIDEGATE_BIN", "TIDEGATE_TEST_LONG", "TIDEGATE_PORT"];
+    OTHERS.contains(&name) || ["TIDEGATE_SERVICE_", "TIDEGATE_PORT_"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The known name nearest to `name`, if one is near enough to be meant.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let plain = |text: &str| text.replace('-', "_").to_lowercase();
+    let leaf = |text: &str| text.rsplit('.').next().unwrap_or_default().to_owned();
+    let name = plain(name);
+    known
+        .into_iter()
+        .map(|candidate| {
+            let whole = distance(&name, &plain(candidate)) * 2;
+            // A key in the wrong table: the right leaf is worth one more step.
+            let by_leaf = distance(&leaf(&name), &leaf(&plain(candidate))) * 2 + 1;
+            (whole.min(by_leaf), candidate)
+        })
+        .min_by_key(|(score, _)| *score)
+        .filter(|(score, candidate)| *score <= (candidate.len() / 3).max(2) * 2)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Edits (insert, delete, replace) from `a` to `b`.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let replaced = corner + usize::from(x != *y);
+            corner = row[j + 1];
+            row[j + 1] = replaced.min(corner + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suggestions() {
+        let known = || KEYS.iter().map(|key| key.path);
+        for (typed, want) in [
+            ("hold_second", Some("hold_seconds")),
+            ("hold-seconds", Some("hold_seconds")),
+            ("Listen", Some("listen")),
+            ("synchronous", Some("sqlite.synchronous")),
+            ("limits.conections", Some("limits.connections")),
+            ("limits.hold_seconds", Some("hold_seconds")),
+            ("quite_another_thing", None),
+        ] {
+            assert_eq!(nearest(typed, known()), want, "{typed}");
+        }
+    }
+
+    #[test]
+    fn paths_are_unique() {
+        let paths: std::collections::BTreeSet<_> = KEYS.iter().map(|key| key.path).collect();
+        assert_eq!(paths.len(), KEYS.len());
+    }
+}

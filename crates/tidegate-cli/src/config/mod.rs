@@ -1,0 +1,332 @@
+//! The layered configuration of `serve`: a TOML file, then `TIDEGATE_*` variables, then flags; the later wins, and each
+//! value remembers where it came from.
+//!
+//! - [`keys`]: every key, once.
+//! - [`value`]: one value, its origin, what it may be.
+//! - [`layers`]: reading the layers.
+//! - [`tokens`]: `[[tokens]]`.
+//! - [`Config`]: the whole, checked.
+
+pub mod keys;
+pub mod layers;
+pub mod tokens;
+pub mod value;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+use tidegate::core::{LatePayment, Settings};
+use tidegate_server::Limits;
+
+use crate::failure::{Failure, Result};
+use layers::Layers;
+use value::Value;
+
+/// Flags of every command that reads the configuration.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ConfigArgs {
+    /// Configuration file (TOML); tidegate.example.toml documents every key
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Address and port to listen on [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<String>,
+    /// The ledger [default: sqlite:tidegate-data/ledger.db]
+    #[arg(long, value_name = "URL")]
+    pub ledger: Option<String>,
+    /// Gate and deadline index [default: embedded]
+    #[arg(long, value_name = "URL")]
+    pub store: Option<String>,
+    /// How long an order that names no hold time waits for its payment, seconds [default: 1800]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub hold_seconds: Option<String>,
+    /// Between the pay_by a buyer is shown and the instant the clock cancels, seconds [default: 0]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub grace_seconds: Option<String>,
+    /// Do not act on deadlines in this process
+    #[arg(long)]
+    pub no_workers: bool,
+}
+
+/// What a server runs with.
+#[derive(Debug)]
+pub struct Config {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The SQLite ledger's file.
+    pub ledger: PathBuf,
+    /// Whether an answered order survives a power loss.
+    pub synchronous_full: bool,
+    /// The log filter.
+    pub log: String,
+    /// The rules' settings.
+    pub settings: Settings,
+    /// Commands that may wait for the ledger.
+    pub queue_size: usize,
+    /// Whether it acts on deadlines.
+    pub workers: bool,
+    /// Threads; `None`: one a core.
+    pub threads: Option<usize>,
+    /// Bounds of the HTTP server.
+    pub limits: Limits,
+    /// Who may call.
+    pub tokens: Vec<tokens::Entry>,
+    layers: Layers,
+}
+
+impl Config {
+    /// Reads every layer: the file `args` names, the environment, the flags.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] lists every fault with its place and what to do.
+    pub fn load(args: &ConfigArgs) -> Result<Self> {
+        let vars =
+            std::env::vars_os().filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)));
+        Self::from_layers(args, vars)
+    }
+
+    fn from_layers(args: &ConfigArgs, vars: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
+        let mut layers = Layers::default();
+        if let Some(path) = &args.config {
+            layers.read_file(path);
+        }
+        layers.read_env(vars);
+        for (path, text) in [
+            ("listen", args.listen.clone()),
+            ("ledger", args.ledger.clone()),
+            ("store", args.store.clone()),
+            ("hold_seconds", args.hold_seconds.clone()),
+            ("grace_seconds", args.grace_seconds.clone()),
+            ("workers", args.no_workers.then(|| "false".to_owned())),
+        ] {
+            layers.read_flag(path, text);
+        }
+        Self::read(layers)
+    }
+
+    fn read(mut layers: Layers) -> Result<Self> {
+        if !layers.faults.is_empty() {
+            return Err(refused(&layers.faults));
+        }
+        let number = |path: &str| get(&layers, path).number().unwrap_or_default();
+        let count = |path: &str| usize::try_from(number(path)).unwrap_or(usize::MAX);
+        let time = |path: &str| Duration::from_millis(get(&layers, path).time_ms().unwrap_or_default().unsigned_abs());
+        let text = |path: &str| get(&layers, path).text().unwrap_or_default().to_owned();
+        let settings = Settings {
+            hold_seconds: number("hold_seconds"),
+            max_hold_seconds: number("max_hold_seconds"),
+            grace_seconds: number("grace_seconds"),
+            late_payment: if text("late_payment") == "refund" { LatePayment::Refund } else { LatePayment::Revive },
+            tombstone_seconds: number("tombstone_days") * 86_400,
+        };
+        let size = |path: &str| usize::try_from(get(&layers, path).size().unwrap_or_default()).unwrap_or(usize::MAX);
+        let usual = Limits::default();
+        let limits = Limits {
+            max_connections: Some(count("limits.connections"))
+                .filter(|n| *n > 0)
+                .unwrap_or(usual.max_connections)
+                .max(2),
+            header_read_timeout: time("limits.header_timeout"),
+            max_header_bytes: size("limits.header_size"),
+            body_idle_timeout: time("limits.body_timeout"),
+            request_timeout: time("limits.request_timeout"),
+            write_stall_timeout: time("limits.write_timeout"),
+            keep_alive_timeout: time("limits.keep_alive"),
+            body_budget_bytes: size("limits.body_memory"),
+            max_event_streams: count("limits.event_streams"),
+            stop_patience: time("limits.stop_timeout"),
+            ..usual
+        };
+        let listen = text("listen").parse().unwrap_or_else(|_| SocketAddr::from(([127, 0, 0, 1], 8080)));
+        let synchronous_full = text("sqlite.synchronous") == "full";
+        let (log, ledger, store) = (text("log"), text("ledger"), text("store"));
+        let (queue_size, threads) = (count("queue_size"), Some(count("threads")).filter(|n| *n > 0));
+        let workers = get(&layers, "workers").switch().unwrap_or(true);
+
+        let ledger = sqlite_path(&ledger).map_err(|why| format!("{}: ledger: {why}", get(&layers, "ledger").origin));
+        let store = embedded_store(&store).map_err(|why| format!("{}: store: {why}", get(&layers, "store").origin));
+        layers.faults.extend(store.err());
+        if settings.hold_seconds > settings.max_hold_seconds {
+            let (hold, max) = (get(&layers, "hold_seconds").origin, get(&layers, "max_hold_seconds").origin);
+            layers.faults.push(format!(
+                "hold_seconds ({}, from {hold}) is above max_hold_seconds ({}, from {max}); lower the one or raise the other",
+                settings.hold_seconds, settings.max_hold_seconds
+            ));
+        }
+        if layers.tokens.is_empty() && !listen.ip().is_loopback() {
+            let origin = get(&layers, "listen").origin;
+            layers.faults.push(format!(
+                "{origin}: listen is {listen}, which other machines can reach, and there are no [[tokens]]: anyone could change orders; \
+                 add a token (`tidegate token` makes one) or listen on 127.0.0.1"
+            ));
+        }
+        match ledger {
+            Ok(ledger) if layers.faults.is_empty() => {
+                let tokens = layers.tokens.clone();
+                Ok(Self {
+                    listen,
+                    ledger,
+                    synchronous_full,
+                    log,
+                    settings,
+                    queue_size,
+                    workers,
+                    threads,
+                    limits,
+                    tokens,
+                    layers,
+                })
+            }
+            ledger => {
+                layers.faults.extend(ledger.err());
+                Err(refused(&layers.faults))
+            }
+        }
+    }
+
+    /// Every key as `[key, value, where it came from]`, without secrets.
+    pub fn shown(&self) -> Vec<[String; 3]> {
+        let keys = keys::KEYS.iter().map(|key| {
+            let value = self.layers.value(key);
+            [key.path.to_owned(), value.shown(key), value.origin.to_string()]
+        });
+        let tokens = self
+            .tokens
+            .iter()
+            .map(|token| [format!("tokens.{}", token.name), format!("role {}", token.role), token.origin.to_string()]);
+        keys.chain(tokens).collect()
+    }
+
+    /// The same as one JSON object: `{"key": {"value", "from"}}`.
+    pub fn shown_json(&self) -> serde_json::Value {
+        self.shown().into_iter().map(|[key, value, from]| (key, json!({ "value": value, "from": from }))).collect()
+    }
+}
+
+fn get(layers: &Layers, path: &str) -> Value {
+    layers.value(keys::find(path).expect("every path the program asks for is in KEYS"))
+}
+
+fn refused(faults: &[String]) -> Failure {
+    match faults {
+        [one] => Failure::Usage(format!("the configuration cannot be used: {one}")),
+        many => Failure::Usage(format!("the configuration cannot be used:\n  {}", many.join("\n  "))),
+    }
+}
+
+/// The file of a ledger URL.
+///
+/// # Errors
+/// What the URL must be.
+pub fn sqlite_path(url: &str) -> std::result::Result<PathBuf, String> {
+    let shown = value::without_password(url);
+    let Some(path) = url.strip_prefix("sqlite:") else {
+        return Err(match url.split_once(':').map(|(scheme, _)| scheme) {
+            Some("mysql" | "mariadb" | "postgres" | "postgresql") => {
+                format!(
+                    "{shown}: MySQL, MariaDB and PostgreSQL come with a later release; today a ledger is sqlite:PATH"
+                )
+            }
+            _ => format!("{shown:?} is no ledger; write sqlite:PATH, such as sqlite:tidegate-data/ledger.db"),
+        });
+    };
+    let path = path.strip_prefix("//").unwrap_or(path);
+    if path.is_empty() || path.ends_with('/') || path == ":memory:" || path.contains(['?', '\0']) {
+        return Err(format!("{shown:?} names no file; write sqlite:PATH, such as sqlite:tidegate-data/ledger.db"));
+    }
+    Ok(PathBuf::from(path))
+}
+
+fn embedded_store(url: &str) -> std::result::Result<(), String> {
+    let shown = value::without_password(url);
+    match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
+        "embedded" if url == "embedded" => Ok(()),
+        "redis" | "rediss" | "redis-sentinel" | "redis-cluster" | "valkey" => {
+            Err(format!("{shown}: Redis and Valkey come with a later release; today a store is embedded"))
+        }
+        _ => Err(format!("{shown:?} is no store; write embedded")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(args: ConfigArgs) -> Result<Config> {
+        Config::from_layers(&args, [])
+    }
+
+    #[test]
+    fn defaults_are_the_rules_defaults() {
+        let config = load(ConfigArgs::default()).unwrap();
+        assert_eq!(config.settings, Settings::default());
+        assert_eq!(config.ledger, PathBuf::from("tidegate-data/ledger.db"));
+        assert_eq!(config.limits, Limits::default());
+        assert!(config.synchronous_full && config.workers && config.threads.is_none());
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_refused() {
+        let on = |change: fn(&mut ConfigArgs)| {
+            let mut args = ConfigArgs::default();
+            change(&mut args);
+            load(args).err().map_or_else(String::new, |e| e.to_string())
+        };
+        for (refusal, want) in [
+            (on(|a| a.listen = Some("0.0.0.0:80".into())), "no [[tokens]]"),
+            (on(|a| a.hold_seconds = Some("90000".into())), "above max_hold_seconds"),
+            (
+                on(|a| a.store = Some("redis://:pw@h".into())),
+                "--store: store: redis://:***@h: Redis and Valkey come with a later release",
+            ),
+            (
+                on(|a| a.ledger = Some("mysql://u:pw@h/d".into())),
+                "--ledger: ledger: mysql://u:***@h/d: MySQL, MariaDB and PostgreSQL",
+            ),
+            (on(|a| a.ledger = Some("ledger.db".into())), "write sqlite:PATH"),
+            (on(|a| a.ledger = Some("sqlite:".into())), "names no file"),
+            (on(|a| a.config = Some("/nonexistent.toml".into())), "cannot read the configuration file"),
+        ] {
+            assert!(refusal.contains(want), "{refusal:?} lacks {want:?}");
+        }
+    }
+
+    #[test]
+    fn the_reference_has_every_key() {
+        let text = include_str!("../../../../docs/reference/configuration.md");
+        for row in keys::reference_rows() {
+            let line = format!("| {} |", row.join(" | "));
+            assert!(text.contains(&line), "docs/reference/configuration.md lacks this line:\n{line}");
+        }
+    }
+
+    #[test]
+    fn the_example_names_every_key_with_its_default_and_unit() {
+        let text = include_str!("../../../../tidegate.example.toml");
+        let mut layers = Layers::default();
+        layers.read_toml("tidegate.example.toml", text);
+        assert_eq!(layers.faults, Vec::<String>::new());
+        for key in keys::KEYS {
+            let value = layers.value(key);
+            assert!(matches!(value.origin, value::Origin::File { .. }), "the example leaves out {}", key.path);
+            assert_eq!(value.raw.to_string(), key.default, "{}", key.path);
+            let value::Origin::File { line, .. } = value.origin else {
+                continue;
+            };
+            let above = text.lines().take(line - 1).collect::<Vec<_>>();
+            let about = above.iter().rev().take_while(|line| line.starts_with('#')).copied().collect::<String>();
+            assert!(!about.is_empty(), "{} has no comment above it", key.path);
+            let unit = if matches!(key.unit, "time" | "size") { "" } else { key.unit };
+            assert!(about.contains(unit), "the comment above {} does not name its unit, {}", key.path, key.unit);
+        }
+        let tokens = &text[text.find("# [[tokens]]").unwrap()..];
+        let commented: String =
+            tokens.lines().filter_map(|line| line.strip_prefix("# ")).map(|line| format!("{line}\n")).collect();
+        let mut layers = Layers::default();
+        layers.read_toml("tidegate.example.toml", &commented);
+        assert_eq!(layers.faults, Vec::<String>::new(), "the commented-out part");
+        assert_eq!(layers.tokens.len(), 1);
+    }
+}
