@@ -64,14 +64,7 @@ impl Reply {
             (Some(code), None) => code.to_owned(),
             _ => format!("HTTP status {}", self.status),
         };
-        for fault in self
-            .body
-            .get("errors")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .take(5)
-        {
+        for fault in self.body.get("errors").and_then(Value::as_array).into_iter().flatten().take(5) {
             let part = |name: &str| fault.get(name).and_then(Value::as_str).unwrap_or_default();
             text.push_str(&format!("; {} {}", part("pointer"), part("detail")));
         }
@@ -95,9 +88,7 @@ impl Client {
     /// [`Failure::Usage`] for a URL or token that cannot be one.
     pub fn new(to: Option<&str>, token: Option<&str>) -> Result<Self> {
         let base = to.unwrap_or(DEFAULT_URL).trim_end_matches('/');
-        let url = Url::parse(base)
-            .ok()
-            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let url = Url::parse(base).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         let Some(url) = url.filter(|url| url.query().is_none() && url.fragment().is_none()) else {
             return Err(Failure::Usage(format!(
                 "--to (TIDEGATE_URL): {base:?} is no server's URL; write it as {DEFAULT_URL}"
@@ -123,14 +114,9 @@ impl Client {
         if is_loopback(&url) {
             builder = builder.no_proxy();
         }
-        let http = builder
-            .build()
-            .map_err(|e| Failure::Usage(format!("cannot set up TLS for {base}: {}", chain(&e))))?;
-        Ok(Self {
-            http,
-            base: base.to_owned(),
-            token: token.map(str::to_owned),
-        })
+        let http =
+            builder.build().map_err(|e| Failure::Usage(format!("cannot set up TLS for {base}: {}", chain(&e))))?;
+        Ok(Self { http, base: base.to_owned(), token: token.map(str::to_owned) })
     }
 
     /// The server's URL, without a slash at its end.
@@ -173,17 +159,7 @@ impl Client {
         let mut response = request.send().await.map_err(|e| self.unreachable(&e))?;
         let status = response.status();
         let wait = (status == StatusCode::SERVICE_UNAVAILABLE)
-            .then(|| {
-                response
-                    .headers()
-                    .get(RETRY_AFTER)?
-                    .to_str()
-                    .ok()?
-                    .trim()
-                    .parse()
-                    .ok()
-                    .map(Duration::from_secs)
-            })
+            .then(|| response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs))
             .flatten();
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|e| self.unreachable(&e))? {
@@ -195,21 +171,11 @@ impl Client {
             }
             bytes.extend_from_slice(&chunk);
         }
-        Ok((
-            Reply {
-                status: status.as_u16(),
-                body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
-            },
-            wait,
-        ))
+        Ok((Reply { status: status.as_u16(), body: serde_json::from_slice(&bytes).unwrap_or(Value::Null) }, wait))
     }
 
     fn unreachable(&self, e: &reqwest::Error) -> Failure {
-        let what = if e.is_timeout() {
-            "did not answer in time"
-        } else {
-            "cannot be reached"
-        };
+        let what = if e.is_timeout() { "did not answer in time" } else { "cannot be reached" };
         Failure::Unreachable(format!(
             "the server at {} {what} ({}); start it with `tidegate serve`, or name another with --to (TIDEGATE_URL)",
             self.base,
@@ -267,11 +233,7 @@ pub fn segment(text: &str) -> String {
 }
 
 fn is_loopback(url: &Url) -> bool {
-    let host = url
-        .host_str()
-        .unwrap_or_default()
-        .trim_start_matches('[')
-        .trim_end_matches(']');
+    let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
@@ -282,11 +244,7 @@ fn chain(e: &(dyn std::error::Error + 'static)) -> String {
     while let Some(e) = next {
         let part = e.to_string();
         if !text.ends_with(&part) {
-            text = if text.is_empty() {
-                part
-            } else {
-                format!("{text}: {part}")
-            };
+            text = if text.is_empty() { part } else { format!("{text}: {part}") };
         }
         next = e.source();
     }
@@ -309,29 +267,16 @@ mod tests {
             body: serde_json::json!({"code": "invalid", "detail": "mend it", "errors": [{"pointer": "/lines", "detail": "must have a line"}]}),
         };
         assert_eq!(reply.problem(), "invalid: mend it; /lines must have a line");
-        assert_eq!(
-            Reply {
-                status: 500,
-                body: Value::Null
-            }
-            .problem(),
-            "HTTP status 500"
-        );
+        assert_eq!(Reply { status: 500, body: Value::Null }.problem(), "HTTP status 500");
     }
 
     #[test]
     fn bad_urls_and_tokens_are_usage() {
-        for (to, token) in [
-            (Some("127.0.0.1:8080"), None),
-            (Some("ftp://x"), None),
-            (Some("http://x/?a"), None),
-            (None, Some("a b")),
-        ] {
+        for (to, token) in
+            [(Some("127.0.0.1:8080"), None), (Some("ftp://x"), None), (Some("http://x/?a"), None), (None, Some("a b"))]
+        {
             let _ = rustls::crypto::ring::default_provider().install_default();
-            assert!(
-                matches!(Client::new(to, token), Err(Failure::Usage(_))),
-                "{to:?} {token:?}"
-            );
+            assert!(matches!(Client::new(to, token), Err(Failure::Usage(_))), "{to:?} {token:?}");
         }
     }
 }

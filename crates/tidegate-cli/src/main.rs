@@ -8,6 +8,7 @@
 
 mod client;
 mod commands;
+mod config;
 mod failure;
 mod load;
 mod output;
@@ -18,14 +19,6 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-#[derive(Parser)]
-#[command(name = "tidegate", version, about = "Orders that live and die on time: holds, deadlines, payments, nothing oversold")]
-struct Cli {
-    #[command(subcommand)]
-    command: commands::Command,
-}
-
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    failure::exit(commands::run(cli.command))
+    failure::exit(commands::run(commands::Cli::parse()))
 }

@@ -31,14 +31,7 @@ impl Progress {
         let started = Instant::now();
         let bar = (terminal && !quiet).then(|| bar(&what, total));
         let next_line = Mutex::new((!terminal && !quiet).then(|| started + PLAIN_EVERY));
-        Self {
-            what,
-            total,
-            done: AtomicU64::new(0),
-            bar,
-            started,
-            next_line,
-        }
+        Self { what, total, done: AtomicU64::new(0), bar, started, next_line }
     }
 
     /// `n` more are done.
@@ -102,14 +95,8 @@ impl Drop for Progress {
 
 fn bar(what: &str, total: Option<u64>) -> ProgressBar {
     let (bar, template) = match total {
-        Some(total) => (
-            ProgressBar::new(total),
-            "{prefix} [{bar:30}] {human_pos}/{human_len} {per_sec} {eta} {msg}",
-        ),
-        None => (
-            ProgressBar::new_spinner(),
-            "{prefix} {spinner} {human_pos} {per_sec} {msg}",
-        ),
+        Some(total) => (ProgressBar::new(total), "{prefix} [{bar:30}] {human_pos}/{human_len} {per_sec} {eta} {msg}"),
+        None => (ProgressBar::new_spinner(), "{prefix} {spinner} {human_pos} {per_sec} {msg}"),
     };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.set_style(style.progress_chars("=> "));

@@ -18,11 +18,7 @@ pub fn start(threads: Option<usize>) -> Result<Runtime> {
         .worker_threads(threads.unwrap_or(cores).max(MIN_THREADS))
         .enable_all()
         .build()
-        .map_err(|e| {
-            Failure::Work(format!(
-                "cannot start threads: {e}; raise the limit on processes (ulimit -u)"
-            ))
-        })
+        .map_err(|e| Failure::Work(format!("cannot start threads: {e}; raise the limit on processes (ulimit -u)")))
 }
 
 /// Runs a tool to its end, or until Ctrl-C or SIGTERM: exit code 130.

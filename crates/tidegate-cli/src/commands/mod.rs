@@ -1,29 +1,99 @@
-//! One file a verb: its flags and what it does.
+//! One file a verb: its flags and what it does. `source.rs` is what the tools share.
 
 pub mod bench;
+pub mod clock;
+pub mod completions;
+pub mod config;
 pub mod demo;
+pub mod export;
+pub mod import_skus;
+pub mod openapi;
+pub mod reconcile;
 pub mod replay;
+pub mod serve;
+pub mod source;
+pub mod token;
+pub mod worker;
 
-use clap::Subcommand;
+use clap::{Parser, Subcommand};
 
 use crate::failure::Result;
 
+/// The command line.
+#[derive(Parser)]
+#[command(
+    name = "tidegate",
+    version,
+    about = "Orders that live and die on time: holds, deadlines, payments, nothing oversold",
+    after_help = "Exit codes: 0 done, 1 the work failed or a check found something, 2 usage or configuration, \
+                  3 a server it needs is unreachable, 130 interrupted.\n\nExample:\n  tidegate serve"
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
 /// The verbs.
 #[derive(Subcommand)]
-pub enum Command {
-    /// A whole flash sale in one command
+enum Command {
+    /// Serve the HTTP API and act on deadlines
+    #[command(after_help = "Example:\n  tidegate serve --ledger sqlite:/var/lib/tidegate/ledger.db --hold-seconds 900")]
+    Serve(serve::Args),
+    /// Do the background work alone, beside `serve --no-workers`
+    #[command(after_help = "Example:\n  tidegate worker --ledger URL")]
+    Worker(worker::Args),
+    /// Sell a whole flash sale in one command and check every invariant
+    #[command(after_help = "Example:\n  tidegate demo --orders 5000 --seed 7")]
     Demo(demo::Args),
     /// Replay real orders from CSV
+    #[command(after_help = "Example:\n  tidegate replay orders-2010-12.csv --stock-from-total 0.9")]
     Replay(replay::Args),
-    /// Measure
+    /// Import SKUs from CSV or NDJSON; repeatable
+    #[command(after_help = "Example:\n  tidegate import-skus catalogue.csv --to http://127.0.0.1:8080\n\n\
+                            CSV columns: sku, title, price (decimal) or price_minor, currency, on_hand, hold_seconds, \
+                            max_per_order, max_per_buyer, on_sale_from, attributes (JSON)")]
+    ImportSkus(import_skus::Args),
+    /// Export orders, SKUs or the stock ledger as CSV or NDJSON
+    #[command(after_help = "Example:\n  tidegate export orders --format ndjson --output orders.ndjson")]
+    Export(export::Args),
+    /// Compare gate and deadlines with the ledger, repair them, check every invariant
+    #[command(after_help = "Example:\n  tidegate reconcile --ledger sqlite:tidegate-data/ledger.db")]
+    Reconcile(reconcile::Args),
+    /// Show the ledger's clock, or accept a step of the host's
+    #[command(after_help = "Example:\n  tidegate clock show")]
+    Clock(clock::Args),
+    /// Measure rates and latencies
+    #[command(after_help = "Example:\n  tidegate bench orders --json")]
     Bench(bench::Args),
+    /// Check the configuration
+    #[command(after_help = "Example:\n  tidegate config check --config tidegate.toml")]
+    Config(config::Args),
+    /// Print the description of the HTTP API (OpenAPI, JSON)
+    #[command(after_help = "Example:\n  tidegate openapi > openapi.json")]
+    Openapi(openapi::Args),
+    /// Print shell completions
+    #[command(after_help = "Example:\n  tidegate completions bash > /etc/bash_completion.d/tidegate")]
+    Completions(completions::Args),
+    /// Make a new API token
+    #[command(after_help = "Example:\n  tidegate token --name web --role shop")]
+    Token(token::Args),
 }
 
 /// Runs one verb to its end.
-pub fn run(command: Command) -> Result {
-    match command {
+pub fn run(cli: Cli) -> Result {
+    match cli.command {
+        Command::Serve(args) => serve::run(args),
+        Command::Worker(args) => worker::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Replay(args) => replay::run(args),
+        Command::ImportSkus(args) => import_skus::run(args),
+        Command::Export(args) => export::run(args),
+        Command::Reconcile(args) => reconcile::run(args),
+        Command::Clock(args) => clock::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Config(args) => config::run(args),
+        Command::Openapi(args) => openapi::run(args),
+        Command::Completions(args) => completions::run(args),
+        Command::Token(args) => token::run(args),
     }
 }

@@ -1,0 +1,311 @@
+//! Rows of a SKU file: CSV or NDJSON, one SKU a row, each with its line number. A row that cannot be read is a row with
+//! a reason; the next one is read all the same.
+
+use std::io::{BufRead, BufReader, Read};
+
+use csv::StringRecord;
+use serde_json::{Map, Value, json};
+use tidegate::core::Currency;
+
+use super::Format;
+use crate::config::keys::nearest;
+
+/// Longest line of NDJSON, in bytes.
+const MAX_LINE: u64 = 1 << 20;
+
+/// Columns of CSV that say what a SKU shall be.
+const COLUMNS: [&str; 11] = [
+    "sku",
+    "title",
+    "price_minor",
+    "price",
+    "currency",
+    "on_hand",
+    "hold_seconds",
+    "max_per_order",
+    "max_per_buyer",
+    "on_sale_from",
+    "attributes",
+];
+/// Columns and fields of an export that are read only: passed over.
+const READ_ONLY: [&str; 5] = ["available", "held", "sold", "version", "stock_version"];
+/// Read separately: an archived SKU is made and archived again.
+const ARCHIVED: &str = "archived";
+
+/// One row.
+pub struct Row {
+    /// Its line in the file, from 1.
+    pub line: u64,
+    /// The body of its `PUT`, with `sku`; or why it cannot be read.
+    pub sku: Result<Map<String, Value>, String>,
+    /// Whether it shall be archived.
+    pub archived: bool,
+    /// About how long it is, in bytes.
+    pub bytes: usize,
+}
+
+type Input = BufReader<Box<dyn Read + Send>>;
+
+/// The rows of a file.
+pub enum Rows {
+    /// CSV, with the columns of its header.
+    Csv(Box<csv::Reader<Input>>, Vec<String>),
+    /// NDJSON, with the number of the line before.
+    Ndjson(Input, u64),
+}
+
+impl Rows {
+    /// Looks at the first character (unless `format` is given) and reads the header.
+    ///
+    /// # Errors
+    /// What is wrong with the header.
+    pub fn open(mut input: Input, format: Option<Format>) -> Result<Self, String> {
+        let start = input.fill_buf().map_err(|e| format!("cannot be read: {e}"))?;
+        if start.starts_with(b"\xef\xbb\xbf") {
+            input.consume(3);
+        }
+        let start = input.fill_buf().map_err(|e| format!("cannot be read: {e}"))?;
+        let first = start.iter().find(|b| !b.is_ascii_whitespace());
+        match format.unwrap_or(if first == Some(&b'{') { Format::Ndjson } else { Format::Csv }) {
+            Format::Ndjson => Ok(Rows::Ndjson(input, 0)),
+            Format::Csv => {
+                let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(input);
+                let header = reader.headers().map_err(|e| format!("the header cannot be read: {e}"))?;
+                let columns: Vec<String> = header.iter().map(|name| name.trim().to_owned()).collect();
+                check_header(&columns)?;
+                Ok(Rows::Csv(Box::new(reader), columns))
+            }
+        }
+    }
+}
+
+fn check_header(columns: &[String]) -> Result<(), String> {
+    for (i, name) in columns.iter().enumerate() {
+        if columns[..i].contains(name) {
+            return Err(format!("the header names column {name:?} twice"));
+        }
+        let known = || COLUMNS.iter().chain(&READ_ONLY).copied().chain([ARCHIVED]);
+        if !known().any(|column| column == name) {
+            let hint = nearest(name, known()).map_or_else(
+                || format!("the columns are {}", COLUMNS.join(", ")),
+                |near| format!("did you mean {near:?}?"),
+            );
+            return Err(format!("unknown column {name:?} in the header; {hint}"));
+        }
+    }
+    if !columns.iter().any(|name| name == "sku") {
+        return Err("the header has no column \"sku\"; the first line of a CSV file names its columns".to_owned());
+    }
+    Ok(())
+}
+
+impl Iterator for Rows {
+    type Item = Row;
+
+    fn next(&mut self) -> Option<Row> {
+        match self {
+            Rows::Csv(reader, columns) => {
+                let mut record = StringRecord::new();
+                let line = reader.position().line();
+                match reader.read_record(&mut record) {
+                    Ok(false) => None,
+                    Ok(true) => {
+                        let line = record.position().map_or(line, csv::Position::line);
+                        let (sku, archived) = from_csv(columns, &record);
+                        Some(Row { line, sku, archived, bytes: record.as_slice().len() + 200 })
+                    }
+                    Err(e) => {
+                        // A broken file gives no further rows; a broken row does.
+                        let line = e.position().map_or(line, csv::Position::line);
+                        let more = matches!(e.kind(), csv::ErrorKind::Utf8 { .. });
+                        let row = Row { line, sku: Err(e.to_string()), archived: false, bytes: 0 };
+                        if !more {
+                            *self = Rows::Ndjson(BufReader::new(Box::new(std::io::empty())), 0);
+                        }
+                        Some(row)
+                    }
+                }
+            }
+            Rows::Ndjson(input, line) => next_json(input, line),
+        }
+    }
+}
+
+fn next_json(input: &mut Input, line: &mut u64) -> Option<Row> {
+    loop {
+        let mut bytes = Vec::new();
+        let read = input.by_ref().take(MAX_LINE + 1).read_until(b'\n', &mut bytes);
+        *line += 1;
+        let refused = |why: String| Some(Row { line: *line, sku: Err(why), archived: false, bytes: 0 });
+        match read {
+            Err(e) => {
+                *input = BufReader::new(Box::new(std::io::empty()));
+                return refused(format!("the file cannot be read further: {e}"));
+            }
+            Ok(0) => return None,
+            Ok(n) if n as u64 > MAX_LINE => {
+                // Passes over what is left of the line.
+                while !bytes.ends_with(b"\n") {
+                    bytes.clear();
+                    if input.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes).is_ok_and(|n| n == 0)
+                        || bytes.is_empty()
+                    {
+                        break;
+                    }
+                }
+                return refused(format!("the line is longer than {MAX_LINE} bytes"));
+            }
+            Ok(_) if bytes.trim_ascii().is_empty() => {}
+            Ok(n) => {
+                let (sku, archived) = from_json(&bytes);
+                return Some(Row { line: *line, sku, archived, bytes: n });
+            }
+        }
+    }
+}
+
+fn from_json(bytes: &[u8]) -> (Result<Map<String, Value>, String>, bool) {
+    match serde_json::from_slice(bytes) {
+        Ok(Value::Object(mut sku)) => {
+            READ_ONLY.iter().for_each(|field| drop(sku.remove(*field)));
+            let archived = sku.remove(ARCHIVED) == Some(Value::Bool(true));
+            // An export writes what does not apply as null; a new SKU has none of it.
+            sku.retain(|_, value| !value.is_null());
+            (Ok(sku), archived)
+        }
+        Ok(_) => (Err("the line is no JSON object".to_owned()), false),
+        Err(e) => (Err(format!("the line is not JSON: {e}")), false),
+    }
+}
+
+fn from_csv(columns: &[String], record: &StringRecord) -> (Result<Map<String, Value>, String>, bool) {
+    if record.len() != columns.len() {
+        return (
+            Err(format!(
+                "the row has {} fields, but the header has {}; quote fields that hold commas",
+                record.len(),
+                columns.len()
+            )),
+            false,
+        );
+    }
+    let cell = |name: &str| {
+        let at = columns.iter().position(|column| column == name)?;
+        record.get(at).filter(|text| !text.is_empty())
+    };
+    let archived = cell(ARCHIVED) == Some("true");
+    (sku_of(cell), archived)
+}
+
+fn sku_of<'a>(cell: impl Fn(&str) -> Option<&'a str>) -> Result<Map<String, Value>, String> {
+    let mut sku = Map::new();
+    sku.insert("sku".to_owned(), json!(cell("sku").ok_or("the column \"sku\" is empty")?));
+    for name in ["title", "on_sale_from"] {
+        if let Some(text) = cell(name) {
+            sku.insert(name.to_owned(), json!(text));
+        }
+    }
+    for name in ["on_hand", "hold_seconds", "max_per_order", "max_per_buyer"] {
+        if let Some(text) = cell(name) {
+            let number: i64 =
+                text.trim().parse().map_err(|_| format!("{name} is {text:?}, but it must be a whole number"))?;
+            sku.insert(name.to_owned(), json!(number));
+        }
+    }
+    if let Some(text) = cell("attributes") {
+        let value: Value = serde_json::from_str(text).map_err(|e| format!("attributes is no JSON: {e}"))?;
+        sku.insert("attributes".to_owned(), value);
+    }
+    if let Some(price) = price(cell("price_minor"), cell("price"), cell("currency"))? {
+        sku.insert("price".to_owned(), price);
+    }
+    Ok(sku)
+}
+
+/// A price from `price_minor` (whole minor units) or `price` (a decimal number), and `currency`.
+fn price(minor: Option<&str>, decimal: Option<&str>, currency: Option<&str>) -> Result<Option<Value>, String> {
+    let (None, None) = (minor, decimal) else {
+        let code = currency.ok_or("a price needs its currency, such as EUR")?;
+        let currency: Currency = code.parse()?;
+        let amount = match (minor, decimal) {
+            (Some(_), Some(_)) => return Err("price and price_minor are both set; keep one of them".to_owned()),
+            (Some(minor), None) => {
+                minor.trim().parse().map_err(|_| format!("price_minor is {minor:?}, but it must be a whole number"))?
+            }
+            (None, decimal) => minor_units(decimal.unwrap_or_default().trim(), currency)?,
+        };
+        return Ok(Some(json!({ "amount": amount, "currency": currency.code() })));
+    };
+    Ok(None)
+}
+
+/// `12.99` in minor units of `currency`; never rounded.
+fn minor_units(text: &str, currency: Currency) -> Result<i64, String> {
+    let digits = currency.minor_digits() as usize;
+    let wrong = || {
+        format!(
+            "price is {text:?}, but it must be a decimal number with at most {digits} digits behind the point in {currency}"
+        )
+    };
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let numeric = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    if whole.is_empty() || !numeric(whole) || !numeric(fraction) || fraction.len() > digits || text.ends_with('.') {
+        return Err(wrong());
+    }
+    format!("{whole}{fraction:0<digits$}").parse().map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(text: &'static str) -> Vec<(u64, Result<String, String>)> {
+        let rows = Rows::open(BufReader::new(Box::new(text.as_bytes())), None).unwrap();
+        rows.map(|row| (row.line, row.sku.map(|sku| Value::Object(sku).to_string()))).collect()
+    }
+
+    #[test]
+    fn csv_rows() {
+        let read = rows(
+            "\u{feff}sku,title,price,currency,on_hand,held\na,\"A, B\",12.5,EUR,5,9\nb,,,,x,\nc,,7,JPY,,\nd,,1.234,EUR,,\ne\n\"f\ng\",,,,1,\nh,,1,XXQ,,\n",
+        );
+        let want: [(u64, Result<&str, &str>); 7] = [
+            (2, Ok(r#"{"on_hand":5,"price":{"amount":1250,"currency":"EUR"},"sku":"a","title":"A, B"}"#)),
+            (3, Err("on_hand is \"x\"")),
+            (4, Ok(r#"{"price":{"amount":7,"currency":"JPY"},"sku":"c"}"#)),
+            (5, Err("price is \"1.234\"")),
+            (6, Err("the row has 1 fields")),
+            (7, Ok(r#"{"on_hand":1,"sku":"f\ng"}"#)),
+            (9, Err("\"XXQ\" is no currency")),
+        ];
+        assert_eq!(read.len(), want.len(), "{read:?}");
+        for ((line, row), (want_line, want)) in read.into_iter().zip(want) {
+            let same = match (&row, want) {
+                (Ok(row), Ok(want)) => row == want,
+                (Err(why), Err(want)) => why.starts_with(want),
+                _ => false,
+            };
+            assert!(same && line == want_line, "line {line}: {row:?}, wanted line {want_line}: {want:?}");
+        }
+    }
+
+    #[test]
+    fn ndjson_rows() {
+        let read = rows("{\"sku\":\"a\",\"held\":1,\"title\":null}\n\n[1]\n{\n{\"sku\":\"b\"}");
+        assert_eq!(read.len(), 4, "{read:?}");
+        assert_eq!(read[0], (1, Ok("{\"sku\":\"a\"}".to_owned())));
+        assert!(read[1].0 == 3 && read[1].1.as_ref().is_err_and(|why| why.contains("no JSON object")), "{read:?}");
+        assert!(read[2].0 == 4 && read[2].1.as_ref().is_err_and(|why| why.contains("not JSON")), "{read:?}");
+        assert_eq!(read[3], (5, Ok("{\"sku\":\"b\"}".to_owned())));
+    }
+
+    #[test]
+    fn headers_are_checked() {
+        for (text, want) in
+            [("titel,sku\n", "did you mean \"title\"?"), ("title\n", "no column \"sku\""), ("sku,sku\n", "twice")]
+        {
+            let why = Rows::open(BufReader::new(Box::new(text.as_bytes())), None).err().unwrap();
+            assert!(why.contains(want), "{why}");
+        }
+    }
+}

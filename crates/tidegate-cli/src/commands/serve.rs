@@ -1,0 +1,150 @@
+//! `tidegate serve`: the HTTP API and the workers, until SIGTERM or SIGINT.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use tidegate::{Embedded, Options, Tidegate};
+use tidegate_server::{Role, Server, ServerConfig, Token};
+use tokio::sync::watch;
+use tracing_subscriber::EnvFilter;
+
+use super::source::not_opened;
+use crate::config::tokens::Entry;
+use crate::config::{Config, ConfigArgs};
+use crate::failure::{Failure, Result};
+use crate::{output, runtime};
+
+/// A stop is done within this time, whatever is under way.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+
+/// Open files beside the connections: the ledger's, its readers', the log.
+const OTHER_FILES: u64 = 64;
+
+/// Flags of `serve`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Order time stands still and moves only by POST /v1/admin/clock: for tests, on loopback only
+    #[arg(long)]
+    manual_clock: bool,
+}
+
+/// Runs it.
+pub fn run(args: Args) -> Result {
+    // Before the configuration: the default number of connections follows from it.
+    raise_open_files();
+    let config = Config::load(&args.config)?;
+    if args.manual_clock && !config.listen.ip().is_loopback() {
+        return Err(Failure::Usage(format!(
+            "--manual-clock is for tests and needs a loopback address, but listen is {}; listen on 127.0.0.1 or leave the flag out",
+            config.listen
+        )));
+    }
+    start_log(&config.log)?;
+    if let Some(files) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
+        if files < config.limits.max_connections as u64 + OTHER_FILES {
+            let connections = config.limits.max_connections;
+            tracing::warn!(
+                files,
+                connections,
+                "fewer files may be open than limits.connections needs; raise it (ulimit -n, LimitNOFILE)"
+            );
+        }
+    }
+    let runtime = runtime::start(config.threads)?;
+    let served = runtime.block_on(serve(&config, args.manual_clock));
+    // Whatever is left (a disk that does not answer) was not acknowledged.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    served
+}
+
+async fn serve(config: &Config, manual_clock: bool) -> Result {
+    tidegate_server::install_metrics().map_err(|e| Failure::Work(format!("cannot start the metrics: {e}")))?;
+    let ledger = Embedded::at(&config.ledger)
+        .settings(config.settings)
+        .manual_clock(manual_clock)
+        .full_sync(config.synchronous_full);
+    let parts = ledger.open().await.map_err(not_opened)?;
+    let options = Options { queue_commands: config.queue_size, workers: config.workers, ..Options::default() };
+    let tidegate = Tidegate::start(parts, options).await?;
+    let served = listen(config, manual_clock, &tidegate).await;
+    let left = match &served {
+        Ok(signalled) => STOP_WITHIN.saturating_sub(signalled.elapsed()),
+        Err(Failure::Interrupted) => return Err(Failure::Interrupted),
+        Err(_) => STOP_WITHIN,
+    };
+    let stopped = tokio::select! {
+        stopped = tidegate.stop(left) => stopped,
+        () = runtime::interrupted() => return Err(Failure::Interrupted),
+    };
+    served?;
+    stopped?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Listens until a signal and the end of the requests under way; gives the instant of the signal.
+async fn listen(config: &Config, manual_clock: bool, tidegate: &Tidegate) -> Result<Instant> {
+    let server = Server::bind(server_config(config, manual_clock)?, tidegate.clone());
+    let server = server.map_err(|e| Failure::Usage(e.to_string()))?;
+    let address = server.local_addr();
+    tracing::info!(%address, ledger = %config.ledger.display(), workers = config.workers, tokens = config.tokens.len(), "ready");
+    // A closed stdout is no reason not to serve.
+    let _ = output::line(format!("tidegate {} listening on http://{address}", env!("CARGO_PKG_VERSION")));
+    let (signalled, signal) = watch::channel(None);
+    let serving = server.serve(async move {
+        runtime::interrupted().await;
+        tracing::info!("stopping; a second signal stops at once");
+        signalled.send_replace(Some(Instant::now()));
+    });
+    let mut second = signal.clone();
+    tokio::select! {
+        ended = serving => ended.map_err(|e| Failure::Work(format!("the server ended: {e}")))?,
+        () = async {
+            // The other end is dropped only once the server has ended, which ends this select.
+            let _ = second.wait_for(Option::is_some).await;
+            runtime::interrupted().await;
+        } => return Err(Failure::Interrupted),
+    }
+    let signalled = *signal.borrow();
+    signalled.ok_or_else(|| Failure::Work("the server ended by itself; its log says why".to_owned()))
+}
+
+fn server_config(config: &Config, manual_clock: bool) -> Result<ServerConfig> {
+    let tokens = config.tokens.iter().map(token);
+    Ok(ServerConfig {
+        listen: config.listen,
+        tokens: tokens.collect::<Result<_>>()?,
+        limits: config.limits,
+        manual_clock,
+    })
+}
+
+/// A token of the server from the words of the configuration.
+pub fn token(entry: &Entry) -> Result<Token> {
+    let role = [Role::Read, Role::Shop, Role::Ops].into_iter().find(|role| role.name() == entry.role);
+    let unusable = || Failure::Usage(format!("{}: token {:?} cannot be used", entry.origin, entry.name));
+    Ok(Token { name: entry.name.clone(), sha256: entry.hash().ok_or_else(unusable)?, role: role.ok_or_else(unusable)? })
+}
+
+/// Logs to stderr what `filter` lets through.
+fn start_log(filter: &str) -> Result {
+    let filter = EnvFilter::try_new(filter).map_err(|e| {
+        Failure::Usage(format!(
+            "log (TIDEGATE_LOG) is {filter:?}, which is no filter: {e}; write info, or info,tidegate=debug"
+        ))
+    })?;
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let started =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).try_init();
+    started.map_err(|e| Failure::Work(format!("cannot start the log: {e}")))
+}
+
+/// Raises the soft limit on open files to the hard one.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let hard = getrlimit(Resource::Nofile).maximum;
+    // Refused only where a sandbox forbids it; then the server takes fewer connections.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });
+}

@@ -1,0 +1,133 @@
+//! Where the tools read from and write to: a running server, or a stopped ledger that is opened for the length of the
+//! command. A ledger is served on the loopback address to this process alone, so both ways give the same answers.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tidegate::{Embedded, Options, Tidegate};
+use tidegate_server::{Limits, Role, Server, ServerConfig, Token, hash_token};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::client::{Client, ServerArgs};
+use crate::config::{Config, ConfigArgs};
+use crate::failure::{Failure, Result};
+
+/// How long closing a ledger may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Flags of the tools.
+#[derive(Debug, Clone, clap::Args)]
+pub struct SourceArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    /// Open this stopped ledger instead of talking to a server
+    #[arg(long, value_name = "URL", conflicts_with = "to")]
+    ledger: Option<String>,
+    /// With --ledger: the ledger was made by `serve --manual-clock`
+    #[arg(long, requires = "ledger", hide = true)]
+    manual_clock: bool,
+}
+
+/// An opened source. End it with [`Source::close`].
+pub struct Source {
+    /// Talks to it.
+    pub client: Client,
+    /// What it is, in words that stay the same from run to run.
+    pub label: String,
+    local: Option<Local>,
+}
+
+struct Local {
+    tidegate: Tidegate,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<Result>,
+}
+
+impl SourceArgs {
+    /// Opens it. A ledger that is not there is made only with `create`.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for a ledger that cannot be opened. A server is not asked yet.
+    pub async fn open(&self, create: bool) -> Result<Source> {
+        match &self.ledger {
+            None => {
+                let client = self.server.client()?;
+                Ok(Source { label: client.base().to_owned(), client, local: None })
+            }
+            Some(url) => open_ledger(url, create, self.manual_clock).await,
+        }
+    }
+}
+
+async fn open_ledger(url: &str, create: bool, manual_clock: bool) -> Result<Source> {
+    let settings = ConfigArgs {
+        config: std::env::var_os("TIDEGATE_CONFIG").map(Into::into),
+        ledger: Some(url.to_owned()),
+        listen: Some("127.0.0.1:0".to_owned()),
+        no_workers: true,
+        ..ConfigArgs::default()
+    };
+    let config = Config::load(&settings)?;
+    if !create && !config.ledger.exists() {
+        return Err(Failure::Usage(format!(
+            "--ledger {url}: there is no file {}; check the path",
+            config.ledger.display()
+        )));
+    }
+    let parts = Embedded::at(&config.ledger)
+        .settings(config.settings)
+        .manual_clock(manual_clock)
+        .full_sync(config.synchronous_full)
+        .open()
+        .await?;
+    let options = Options { queue_commands: config.queue_size, workers: false, ..Options::default() };
+    let tidegate = Tidegate::start(parts, options).await?;
+    let secret = super::token::random()?;
+    let server = ServerConfig {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        tokens: vec![Token { name: "tool".to_owned(), sha256: hash_token(&secret), role: Role::Ops }],
+        manual_clock,
+        limits: Limits::default(),
+    };
+    let server = Server::bind(server, tidegate.clone()).map_err(|e| Failure::Work(e.to_string()))?;
+    let client = Client::new(Some(&format!("http://{}", server.local_addr())), Some(&secret))?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = tokio::spawn(async move {
+        let stopped = async {
+            // Dropping the other end stops it too.
+            let _ = stopped.await;
+        };
+        server.serve(stopped).await.map_err(|e| Failure::Work(e.to_string()))
+    });
+    Ok(Source { client, label: config.ledger.display().to_string(), local: Some(Local { tidegate, stop, serving }) })
+}
+
+/// Why a ledger cannot be opened, as a failure of the command.
+pub fn not_opened(e: tidegate::Error) -> Failure {
+    match e {
+        tidegate::Error::Broken(why) => Failure::Work(format!(
+            "{why}; if it is a Tidegate ledger, restore it from a backup; if not, name another with --ledger (TIDEGATE_LEDGER)"
+        )),
+        tidegate::Error::LedgerUnavailable(why) => {
+            Failure::Work(format!("{why}; mend that, or name another ledger with --ledger (TIDEGATE_LEDGER)"))
+        }
+        other => other.into(),
+    }
+}
+
+impl Source {
+    /// Closes an opened ledger in order; nothing to do for a server.
+    ///
+    /// # Errors
+    /// [`Failure::Work`] when it could not be closed in order.
+    pub async fn close(self) -> Result {
+        let Some(Local { tidegate, stop, serving }) = self.local else { return Ok(()) };
+        // An error means that it has ended already; its result is read below.
+        let _ = stop.send(());
+        let served =
+            serving.await.map_err(|e| Failure::Work(format!("the server over the ledger ended badly: {e}")))?;
+        tidegate.stop(PATIENCE).await?;
+        served
+    }
+}
