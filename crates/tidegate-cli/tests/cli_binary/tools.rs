@@ -1,0 +1,161 @@
+//! The tools around a server.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{Serve, folder, ledger, run, write};
+
+const COMMANDS: [&str; 13] = [
+    "serve",
+    "worker",
+    "demo",
+    "replay",
+    "import-skus",
+    "export",
+    "reconcile",
+    "clock show",
+    "bench",
+    "config check",
+    "openapi",
+    "completions",
+    "token",
+];
+
+#[test]
+fn every_help_shows_an_example() {
+    for name in COMMANDS {
+        let args: Vec<&str> = name.split(' ').chain(["--help"]).collect();
+        let help = run(&args).expect(0, &[]).out;
+        assert!(help.contains(&format!("Example:\n  tidegate {name}")), "{name}: {help}");
+    }
+}
+
+#[test]
+fn usage_is_2_and_an_absent_server_is_3() {
+    run(&["no-such-verb"]).expect(2, &["no-such-verb"]);
+    run(&["export", "nothing"]).expect(2, &["nothing"]);
+    run(&["worker"]).expect(2, &["tidegate serve"]);
+    run(&["export", "skus", "--to", "localhost"]).expect(2, &["--to"]);
+    run(&["reconcile", "--ledger", "sqlite:/nonexistent/l.db"]).expect(2, &["/nonexistent/l.db"]);
+    run(&["import-skus", "/nonexistent.csv"]).expect(2, &["/nonexistent.csv"]);
+    for args in [&["export", "skus"][..], &["reconcile"], &["clock", "show"]] {
+        let args = [args, &["--to", "http://127.0.0.1:9"]].concat();
+        run(&args).expect(3, &["http://127.0.0.1:9", "cannot be reached", "--to"]);
+    }
+}
+
+#[test]
+fn completions_and_description() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(&["completions", shell]).expect(0, &[]).out;
+        assert!(script.contains("import-skus") && script.contains("reconcile"), "{shell}");
+    }
+    let api = run(&["openapi"]).expect(0, &[]).json();
+    assert!(api["openapi"].as_str().is_some_and(|version| version.starts_with("3.")), "{}", api["openapi"]);
+    assert!(api["paths"]["/v1/orders"]["post"].is_object());
+}
+
+#[test]
+fn a_token_is_shown_with_the_lines_that_allow_it() {
+    let shown = run(&["token", "--name", "a \"b\"", "--role", "ops"]).expect(0, &[]);
+    let (token, lines) = shown.out.split_once('\n').expect("two parts");
+    assert!(token.starts_with("tg_") && token.len() == 67, "{token}");
+    let lines: toml::Table = lines.parse().expect("TOML");
+    assert_eq!(lines["tokens"][0]["name"].as_str(), Some("a \"b\""));
+    run(&["token", "--name", "a:b"]).expect(2, &["--name"]);
+    assert_ne!(run(&["token", "--json"]).json()["token"], run(&["token", "--json"]).json()["token"]);
+}
+
+const CATALOGUE: &str = "sku,title,price,currency,on_hand,max_per_buyer,attributes\n\
+    mug,\"Mug, blue\",12.99,EUR,5,2,\"{\"\"colour\"\":\"\"blue\"\"}\"\n\
+    É/a b,,,,7,,\n\
+    pot,Pot,1500,JPY,0,,\n";
+
+#[test]
+fn skus_go_in_and_out_and_in_again() {
+    let dir = folder();
+    let serve = Serve::start(dir.path(), &[]);
+    let catalogue = write(dir.path(), "c.csv", CATALOGUE);
+    let import =
+        |more: &[&str]| run(&[&["import-skus", catalogue.to_str().expect("UTF-8"), "--json"][..], more].concat());
+    let report = import(&["--to", &serve.url]).expect(0, &[]).json();
+    assert_eq!(report, json!({ "read": 3, "created": 3, "updated": 0, "refused": 0, "refusals": [] }));
+    let again = import(&["--to", &serve.url]).expect(0, &[]).json();
+    assert_eq!((&again["updated"], &again["refused"]), (&json!(3), &json!(0)));
+
+    for format in ["csv", "ndjson"] {
+        let whole = dir.path().join(format!("skus.{format}"));
+        let whole = whole.to_str().expect("UTF-8");
+        run(&["export", "skus", "--format", format, "--output", whole, "--to", &serve.url]).expect(0, &[]);
+        let copy = folder();
+        let copy = ledger(copy.path());
+        let report = run(&["import-skus", whole, "--ledger", &copy, "--json"]).expect(0, &[]).json();
+        assert_eq!(report["created"], 3, "{report}");
+        let first = std::fs::read_to_string(whole).expect("the export");
+        let second = run(&["export", "skus", "--format", format, "--ledger", &copy]).expect(0, &[]).out;
+        let sorted = |text: &str| {
+            let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(sorted(&first), sorted(&second));
+    }
+}
+
+#[test]
+fn refused_rows_are_named_and_the_others_go_in() {
+    let dir = folder();
+    let to = ledger(dir.path());
+    let file = write(dir.path(), "c.csv", "sku,on_hand,hold_seconds\na,5,\nb,five,\n\" c\",1,\nd,1,0\ne,2,\n");
+    let file = file.to_str().expect("UTF-8");
+    let report = run(&["import-skus", file, "--ledger", &to, "--json"])
+        .expect(1, &["c.csv:3", "c.csv:4", "c.csv:5", "on_hand"])
+        .json();
+    assert_eq!((&report["created"], &report["refused"]), (&json!(2), &json!(3)), "{report}");
+    let lines: Vec<&Value> =
+        report["refusals"].as_array().expect("a list").iter().map(|refusal| &refusal["line"]).collect();
+    assert_eq!(lines, [3, 4, 5]);
+    let other = write(dir.path(), "d.csv", "sku,on_hand\na,6\n");
+    run(&["import-skus", other.to_str().expect("UTF-8"), "--ledger", &to]).expect(1, &["d.csv:2", "stock-exists"]);
+}
+
+#[test]
+fn orders_and_the_stock_ledger_are_exported_and_reconciled() {
+    let dir = folder();
+    let serve = Serve::start(dir.path(), &[]);
+    serve.call(
+        "PUT",
+        "/v1/skus/mug",
+        None,
+        Some(&json!({ "on_hand": 2000, "price": { "amount": 5, "currency": "EUR" } })),
+    );
+    for batch in 0..3 {
+        let orders: Vec<Value> = (0..400)
+            .map(|i| json!({ "order_id": format!("o-{batch}-{i}"), "buyer_id": "b", "lines": [{ "sku": "mug", "quantity": 1 }] }))
+            .collect();
+        assert_eq!(serve.call("POST", "/v1/orders:batch", None, Some(&json!({ "orders": orders }))).0, 200);
+    }
+    let export = |args: &[&str], source: &[&str]| run(&[&["export"][..], args, source].concat()).expect(0, &[]).out;
+    let to = ["--to", &serve.url];
+    let orders = export(&["orders", "--format", "ndjson"], &to);
+    let ids: std::collections::BTreeSet<String> = orders
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["id"].as_str().expect("an id").to_owned())
+        .collect();
+    assert_eq!((orders.lines().count(), ids.len()), (1_200, 1_200), "each order once");
+    assert_eq!(export(&["orders"], &to).lines().count(), 1_201);
+    let stock = export(&["ledger"], &to);
+    assert_eq!(stock.lines().count(), 1_202);
+    assert!(stock.starts_with("sku,at,kind,order_id,"), "{}", &stock[..80]);
+    let report = run(&["reconcile", "--json", "--to", &serve.url]).expect(0, &[]).json();
+    assert_eq!(report["findings"], json!([]), "{report}");
+    let clock = run(&["clock", "show", "--json", "--to", &serve.url]).expect(0, &[]).json();
+    assert_eq!(clock["stepped"], false, "{clock}");
+    run(&["clock", "accept", "--to", &serve.url]).expect(0, &[]);
+
+    assert_eq!(serve.stop(Signal::TERM).0, Some(0));
+    let source = ["--ledger", &ledger(dir.path())];
+    assert_eq!(export(&["orders", "--format", "ndjson"], &source), orders, "the stopped ledger says the same");
+    let report = run(&["reconcile", "--json", "--ledger", source[1]]).expect(0, &[]).json();
+    assert_eq!(report["findings"], json!([]), "{report}");
+}
