@@ -70,7 +70,8 @@ impl Conn {
                 answered => answered,
             }
         });
-        let answered = called.await.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer within a minute")));
+        let answered =
+            called.await.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer within a minute")));
         if answered.is_err() {
             self.link = Link::Down;
         }
@@ -108,7 +109,8 @@ async fn connect(target: &Target) -> io::Result<Link> {
     }
     let stream = TcpStream::connect(&target.authority).await?;
     stream.set_nodelay(true)?;
-    let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    let (sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     // Ends with the connection: when the sender is dropped or the server closes.
     tokio::spawn(async move {
         let _ = connection.await;
@@ -136,7 +138,13 @@ fn prefixed(prefix: &str, path: &Uri) -> Uri {
     Uri::try_from(format!("{prefix}{path}")).unwrap_or_else(|_| path.clone())
 }
 
-async fn over_tls(client: &reqwest::Client, target: &Target, method: Method, path: &Uri, body: Option<Bytes>) -> io::Result<Answer> {
+async fn over_tls(
+    client: &reqwest::Client,
+    target: &Target,
+    method: Method,
+    path: &Uri,
+    body: Option<Bytes>,
+) -> io::Result<Answer> {
     let mut request = client.request(method, format!("{}{path}", target.base));
     if let Some(bearer) = &target.bearer {
         request = request.header(AUTHORIZATION, bearer.clone());

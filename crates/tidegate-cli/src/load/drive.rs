@@ -66,7 +66,8 @@ pub async fn run(target: &Target, connections: usize, pace: Pace, first: u64, jo
     let start = Instant::now();
     let workers: Vec<_> = (0..connections.max(1))
         .map(|_| {
-            let (mut conn, record, next, job) = (Conn::new(Arc::clone(&target)), Arc::clone(&record), Arc::clone(&next), Arc::clone(&job));
+            let (mut conn, record, next, job) =
+                (Conn::new(Arc::clone(&target)), Arc::clone(&record), Arc::clone(&next), Arc::clone(&job));
             tokio::spawn(async move {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);

@@ -47,7 +47,11 @@ pub async fn read(pool: &Pool, after: i64, mut see: impl FnMut(Event)) -> Result
     loop {
         let answer = pool.get(&format!("/v1/events?after={cursor}&limit={PAGE}")).await?;
         if answer.status != 200 {
-            return Err(Failure::Work(format!("GET /v1/events answered {}: {}", answer.status, String::from_utf8_lossy(&answer.body))));
+            return Err(Failure::Work(format!(
+                "GET /v1/events answered {}: {}",
+                answer.status,
+                String::from_utf8_lossy(&answer.body)
+            )));
         }
         let page: EventPage = answer.json().map_err(|e| Failure::Work(e.to_string()))?;
         if page.items.is_empty() {
@@ -76,6 +80,8 @@ pub fn instant<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<i64, D
 pub fn maybe_instant<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<i64>, D::Error> {
     match Option::<std::borrow::Cow<'de, str>>::deserialize(from)? {
         None => Ok(None),
-        Some(text) => text.parse::<jiff::Timestamp>().map(|t| Some(t.as_millisecond())).map_err(serde::de::Error::custom),
+        Some(text) => {
+            text.parse::<jiff::Timestamp>().map(|t| Some(t.as_millisecond())).map_err(serde::de::Error::custom)
+        }
     }
 }

@@ -46,16 +46,25 @@ impl OwnServer {
     /// [`Failure::Usage`] for stores this build cannot open; [`Failure::Work`].
     pub async fn start(stores: &Stores, settings: Settings) -> Result<Self> {
         if stores.store != "embedded" {
-            return Err(Failure::Usage(format!("--store {}: this version has only the embedded store; leave the flag out", stores.store)));
+            return Err(Failure::Usage(format!(
+                "--store {}: this version has only the embedded store; leave the flag out",
+                stores.store
+            )));
         }
         let (path, folder) = match &stores.ledger {
             Some(url) => match url.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
                 Some(path) => (std::path::PathBuf::from(path), None),
-                None => return Err(Failure::Usage(format!("--ledger {url}: this version has only SQLite ledgers; give it as sqlite:PATH"))),
+                None => {
+                    return Err(Failure::Usage(format!(
+                        "--ledger {url}: this version has only SQLite ledgers; give it as sqlite:PATH"
+                    )));
+                }
             },
             None => {
                 let folder = tempfile::Builder::new().prefix("tidegate-").tempdir();
-                let folder = folder.map_err(|e| Failure::Work(format!("cannot make a temporary folder: {e}; set TMPDIR to one that can be written")))?;
+                let folder = folder.map_err(|e| {
+                    Failure::Work(format!("cannot make a temporary folder: {e}; set TMPDIR to one that can be written"))
+                })?;
                 (folder.path().join("ledger.db"), Some(folder))
             }
         };
@@ -67,7 +76,7 @@ impl OwnServer {
             manual_clock: false,
             limits: Limits::default(),
         };
-        let server = Server::bind(config, tidegate.clone()).await.map_err(|e| Failure::Work(e.to_string()))?;
+        let server = Server::bind(config, tidegate.clone()).map_err(|e| Failure::Work(e.to_string()))?;
         let addr = server.local_addr();
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = tokio::spawn(async move {
@@ -92,7 +101,8 @@ impl OwnServer {
             let known = invariants.entry(name.to_owned()).or_insert(true);
             *known &= held;
         }
-        findings.extend(report.findings.into_iter().map(|finding| format!("{}: {}", finding.invariant, finding.detail)));
+        findings
+            .extend(report.findings.into_iter().map(|finding| format!("{}: {}", finding.invariant, finding.detail)));
         Ok(())
     }
 

@@ -17,7 +17,8 @@ impl Random {
     #[must_use]
     pub fn named(seed: u64, name: &str) -> Self {
         // FNV-1a: enough to tell names apart, and fixed for ever.
-        let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3));
+        let hash =
+            name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01B3));
         Self::of(seed, hash)
     }
 

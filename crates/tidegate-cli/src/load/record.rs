@@ -31,7 +31,8 @@ impl Record {
     /// An empty record.
     #[must_use]
     pub fn new() -> Self {
-        let latencies = Histogram::new_with_bounds(1, LONGEST_US, 3).expect("the bounds are constants hdrhistogram accepts");
+        let latencies =
+            Histogram::new_with_bounds(1, LONGEST_US, 3).expect("the bounds are constants hdrhistogram accepts");
         Self { latencies, statuses: BTreeMap::new() }
     }
 
@@ -49,6 +50,15 @@ impl Record {
     /// Notes a duration in milliseconds; what is negative counts as 0.
     pub fn time_ms(&mut self, ms: i64) {
         self.time(Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Record) {
+        // Both have the bounds of `new`, so every value fits.
+        let _ = self.latencies.add(&other.latencies);
+        for (status, n) in &other.statuses {
+            *self.statuses.entry(*status).or_default() += n;
+        }
     }
 
     /// How often `status` came.

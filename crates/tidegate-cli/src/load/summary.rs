@@ -57,13 +57,20 @@ impl Summary {
         let times = |name: &str, p: Percentiles| vec![name.to_owned(), ms(p.p50), ms(p.p99), ms(p.max)];
         let head = ["milliseconds", "p50", "p99", "max"].map(str::to_owned).to_vec();
         let latencies = [head, times("placing", self.place_ms), times("lateness of the clock", self.lateness_ms)];
-        format!("{}\n{}\n{:.0} orders/s\n\n{}", output::table(&rows), output::table(&latencies), self.orders_per_second, self.verdict())
+        format!(
+            "{}\n{}\n{:.0} orders/s\n\n{}",
+            output::table(&rows),
+            output::table(&latencies),
+            self.orders_per_second,
+            self.verdict()
+        )
     }
 
     /// One line on the invariants.
     fn verdict(&self) -> String {
         let named = |want: bool| {
-            let names: Vec<_> = self.invariants.iter().filter(|(_, held)| **held == want).map(|(name, _)| name.as_str()).collect();
+            let names: Vec<_> =
+                self.invariants.iter().filter(|(_, held)| **held == want).map(|(name, _)| name.as_str()).collect();
             names.join(" ")
         };
         match (named(true), named(false)) {

@@ -66,7 +66,13 @@ impl Seen {
 ///
 /// # Errors
 /// [`Failure::Unreachable`]; [`Failure::Work`] for an answer the contract does not know.
-pub async fn look(pool: &Pool, accepted: &[Accepted], skus: &[String], histories: bool, expired_at: &BTreeMap<String, i64>) -> Result<Seen> {
+pub async fn look(
+    pool: &Pool,
+    accepted: &[Accepted],
+    skus: &[String],
+    histories: bool,
+    expired_at: &BTreeMap<String, i64>,
+) -> Result<Seen> {
     let names: &[&str] = if histories { &["I1", "I4", "I5", "I6", "I7"] } else { &["I1", "I5", "I6", "I7"] };
     let mut seen = Seen {
         expired: 0,
@@ -98,7 +104,11 @@ async fn read_sku(pool: &Pool, sku: &str) -> Result<Sku> {
     answer.json().map_err(|e| Failure::Work(format!("GET /v1/skus/{sku}: {e}")))
 }
 
-async fn read_order<'a>(pool: &Pool, told: &'a Accepted, histories: bool) -> Result<(&'a Accepted, Option<Order>, Vec<Event>)> {
+async fn read_order<'a>(
+    pool: &Pool,
+    told: &'a Accepted,
+    histories: bool,
+) -> Result<(&'a Accepted, Option<Order>, Vec<Event>)> {
     let path = format!("/v1/orders/{}", segment(&told.id));
     let mut order = None;
     for _ in 0..LOOKS {
@@ -129,20 +139,37 @@ async fn read_history(pool: &Pool, order: &str) -> Result<Vec<Event>> {
 
 fn judge(seen: &mut Seen, told: &Accepted, order: &Order, events: &[Event], expired_at: Option<i64>) {
     let lines: Vec<_> = order.lines.iter().map(|line| (line.sku.clone(), line.quantity)).collect();
-    if lines != told.lines || (told.fresh && told.total.is_some() && order.total.as_ref().map(|t| i128::from(t.amount)) != told.total) {
-        seen.found("I7", format!("order {} is not what was accepted: lines {lines:?}, total {:?}, wanted {:?}", order.id, order.total, told.total));
+    if lines != told.lines
+        || (told.fresh && told.total.is_some() && order.total.as_ref().map(|t| i128::from(t.amount)) != told.total)
+    {
+        seen.found(
+            "I7",
+            format!(
+                "order {} is not what was accepted: lines {lines:?}, total {:?}, wanted {:?}",
+                order.id, order.total, told.total
+            ),
+        );
     }
     let expired = order.cancel_reason.as_deref() == Some("payment_timeout");
     match (order.status.as_str(), order.cancelled_at) {
         ("pending", _) => seen.found("I5", format!("order {} is still pending after its deadline", order.id)),
-        (_, Some(at)) if expired && at < order.release_at => seen.found("I5", format!("order {} was cancelled {} ms early", order.id, order.release_at - at)),
+        (_, Some(at)) if expired && at < order.release_at => {
+            seen.found("I5", format!("order {} was cancelled {} ms early", order.id, order.release_at - at))
+        }
         _ => {}
     }
     if !money_is_right(order) {
         seen.found("I6", format!("order {} is {} with payments {:?}", order.id, order.status, order.payments));
     }
     if !events.is_empty() && !history_is_right(events) {
-        seen.found("I4", format!("order {} has the events {:?}", order.id, events.iter().map(|e| (e.seq, e.kind.as_str())).collect::<Vec<_>>()));
+        seen.found(
+            "I4",
+            format!(
+                "order {} has the events {:?}",
+                order.id,
+                events.iter().map(|e| (e.seq, e.kind.as_str())).collect::<Vec<_>>()
+            ),
+        );
     }
     for (sku, units) in lines {
         if order.payments.iter().any(|payment| payment.outcome == "revived") {
@@ -163,7 +190,13 @@ fn judge(seen: &mut Seen, told: &Accepted, order: &Order, events: &[Event], expi
 
 /// Only whole orders are paid: a paid order keeps exactly its total, a cancelled one nothing.
 fn money_is_right(order: &Order) -> bool {
-    let kept: i64 = order.payments.iter().filter(|p| p.refund_id.is_none()).filter_map(|p| p.amount.as_ref()).map(|m| m.amount).sum();
+    let kept: i64 = order
+        .payments
+        .iter()
+        .filter(|p| p.refund_id.is_none())
+        .filter_map(|p| p.amount.as_ref())
+        .map(|m| m.amount)
+        .sum();
     match order.status.as_str() {
         "paid" | "fulfilled" => order.total.as_ref().is_none_or(|total| total.amount == kept),
         _ => kept == 0,

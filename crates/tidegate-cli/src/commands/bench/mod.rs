@@ -1,0 +1,64 @@
+//! `tidegate bench`: rates and latencies, each beside the bare thing it is built on, measured in the same run.
+//!
+//! - [`orders`]: the cases. [`child`]: the server under test, a process of its own. [`bare`]: the bare HTTP handler.
+//! - [`line`]: one figure, and how it is printed. [`machine`]: on what it was measured.
+
+mod bare;
+mod child;
+mod line;
+mod machine;
+mod orders;
+
+use clap::ValueEnum;
+
+use self::line::Printer;
+use crate::failure::{Failure, Result};
+
+/// Flags of `bench`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to measure
+    #[arg(value_enum)]
+    what: What,
+    /// Size of every case: 1 is what docs/reference/benchmarks.md reports
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    scale: f64,
+    /// Only these cases
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Orders in the ledger of the cases with a full one, before --scale
+    #[arg(long, value_name = "ORDERS", default_value_t = 1_000_000)]
+    preload: u64,
+    /// Folder for the ledgers: put it on the disk that is to be measured [default: a temporary one]
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<std::path::PathBuf>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Orders: placing, refusing, cancelling on time
+    Orders,
+    /// The bare HTTP handler beside which refusals are measured
+    #[value(hide = true)]
+    Bare,
+}
+
+/// Runs it.
+pub fn run(args: Args) -> Result {
+    if !(args.scale > 0.0 && args.scale <= 100.0) {
+        return Err(Failure::Usage(format!("--scale {}: must be above 0 and at most 100", args.scale)));
+    }
+    match args.what {
+        What::Bare => bare::serve(),
+        What::Orders => {
+            let mut printer = Printer::new("orders", args.json);
+            printer.machine()?;
+            let measured = orders::run(&args, &mut printer);
+            printer.finish()?;
+            measured
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Over HTTP: the server is a process of its own, the generator this one.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Uri};
+use serde_json::json;
+
+use super::library::{HOT, PLENTY};
+use super::{Bench, generator};
+use crate::commands::bench::child::Server;
+use crate::commands::bench::line::Line;
+use crate::failure::{Failure, Result};
+use crate::load::drive::{self, Job, Pace, Run};
+use crate::load::pool::Pool;
+use crate::load::target::Target;
+
+/// Connections of the placing cases: what a batch can be made of.
+const CONNECTIONS: usize = 256;
+/// Connections of the refusals, which wait for no disk.
+const REFUSED_CONNECTIONS: usize = 64;
+/// Connections that send batches.
+const BATCH_CONNECTIONS: usize = 4;
+/// Orders of one batch.
+const BATCH: u64 = 500;
+/// Orders of the placing cases.
+const ORDERS: u64 = 200_000;
+/// Requests before the clock starts.
+const WARM_UP: u64 = 2_000;
+
+/// Makes the orders `prefix-0..`, one unit of `sku` each.
+pub fn orders(prefix: &'static str, sku: &'static str, hold_seconds: Option<i64>) -> Arc<Job> {
+    let path = Uri::from_static("/v1/orders");
+    Arc::new(move |number| {
+        let mut body = Vec::with_capacity(128);
+        write_order(&mut body, prefix, sku, number, hold_seconds);
+        (path.clone(), Bytes::from(body))
+    })
+}
+
+fn write_order(body: &mut Vec<u8>, prefix: &str, sku: &str, number: u64, hold_seconds: Option<i64>) {
+    let buyer = number * 7_919 % 1_000_003;
+    // Writing to a vector cannot fail.
+    let _ = write!(
+        body,
+        r#"{{"order_id":"{prefix}-{number}","buyer_id":"buyer-{buyer}","lines":[{{"sku":"{sku}","quantity":1}}]"#
+    );
+    if let Some(seconds) = hold_seconds {
+        let _ = write!(body, r#","hold_seconds":{seconds}"#);
+    }
+    body.push(b'}');
+}
+
+fn batches(prefix: &'static str) -> Arc<Job> {
+    let path = Uri::from_static("/v1/orders:batch");
+    Arc::new(move |number| {
+        let mut body = Vec::with_capacity(100 * BATCH as usize);
+        body.extend_from_slice(br#"{"orders":["#);
+        for i in 0..BATCH {
+            if i > 0 {
+                body.push(b',');
+            }
+            write_order(&mut body, prefix, HOT, number * BATCH + i, None);
+        }
+        body.extend_from_slice(b"]}");
+        (path.clone(), Bytes::from(body))
+    })
+}
+
+/// Creates the SKU everybody wants.
+pub async fn create_hot(target: &Target, on_hand: i64) -> Result {
+    let body = Bytes::from(json!({"on_hand": on_hand}).to_string());
+    let answer = Pool::new(target.clone(), 1).send(Method::PUT, &format!("/v1/skus/{HOT}"), Some(body)).await?;
+    match answer.status {
+        200 | 201 => Ok(()),
+        status => Err(Failure::Work(format!(
+            "PUT /v1/skus/{HOT} answered {status}: {}",
+            String::from_utf8_lossy(&answer.body)
+        ))),
+    }
+}
+
+async fn drive_warm(target: &Target, connections: usize, requests: u64, first: u64, job: Arc<Job>) -> Result<Run> {
+    let lost = |e| Failure::Work(format!("the load generator: {e}"));
+    let warm_up = WARM_UP.min(requests);
+    drive::run(target, connections, Pace::Closed { requests: warm_up }, first, Arc::clone(&job)).await.map_err(lost)?;
+    drive::run(target, connections, Pace::Closed { requests }, first + warm_up, job).await.map_err(lost)
+}
+
+/// Places one order a request against `server`; `what` names the figure.
+pub fn place_against(bench: &mut Bench<'_>, server: &Server, prefix: &'static str, what: &str) -> Result {
+    let orders_to_place = bench.scaled(ORDERS, 5_000);
+    let run = generator()?.block_on(drive_warm(
+        &server.target,
+        CONNECTIONS,
+        orders_to_place,
+        0,
+        orders(prefix, HOT, None),
+    ))?;
+    let errors = run.record.len() - run.record.count(201);
+    let line = Line::new(format!("{what}, {CONNECTIONS} connections"), run.rate(201), "orders/s")
+        .times(run.record.percentiles());
+    bench.printer.line(line.beside("bare insert loop", bench.ceiling).errors(errors))
+}
+
+/// Measures placing over HTTP on an empty ledger.
+pub fn place(bench: &mut Bench<'_>) -> Result {
+    let ledger = bench.ledger("place");
+    let server = Server::serve(&ledger, &[])?;
+    generator()?.block_on(create_hot(&server.target, PLENTY))?;
+    place_against(bench, &server, "http", "place, HTTP, empty ledger")?;
+    server.stop()?;
+    bench.forget(&ledger);
+    Ok(())
+}
+
+/// Measures placing 500 orders a request.
+pub fn batch(bench: &mut Bench<'_>) -> Result {
+    let ledger = bench.ledger("batch");
+    let server = Server::serve(&ledger, &[])?;
+    let requests = bench.scaled(ORDERS, 5_000).div_ceil(BATCH);
+    let run = generator()?.block_on(async {
+        create_hot(&server.target, PLENTY).await?;
+        let sent = drive::run(&server.target, BATCH_CONNECTIONS, Pace::Closed { requests }, 0, batches("batch")).await;
+        sent.map_err(|e| Failure::Work(format!("the load generator: {e}")))
+    })?;
+    let accepted = generator()?.block_on(sold(&server.target))?;
+    server.stop()?;
+    bench.forget(&ledger);
+    let rate = accepted as f64 / run.took.as_secs_f64();
+    let line = Line::new(format!("orders:batch of {BATCH}, {BATCH_CONNECTIONS} connections"), rate, "orders/s")
+        .times(run.record.percentiles());
+    bench.printer.line(line.beside("bare insert loop", bench.ceiling).errors(requests * BATCH - accepted))
+}
+
+/// Units of the hot SKU that orders hold or have bought.
+async fn sold(target: &Target) -> Result<u64> {
+    let answer = Pool::new(target.clone(), 1).get(&format!("/v1/skus/{HOT}")).await?;
+    let sku: crate::load::shapes::Sku = answer.json().map_err(|e| Failure::Work(e.to_string()))?;
+    Ok((sku.held + sku.sold).unsigned_abs())
+}
+
+/// Measures refusals beside the bare handler.
+pub fn sold_out(bench: &mut Bench<'_>) -> Result {
+    let requests = bench.scaled(400_000, 5_000);
+    let refuse = |target: &Target| {
+        generator()?.block_on(drive_warm(target, REFUSED_CONNECTIONS, requests, 0, orders("late", HOT, None)))
+    };
+
+    let bare = Server::bare(&bench.folder.join("bare.log"))?;
+    let beside = refuse(&bare.target)?;
+    bare.stop()?;
+
+    let ledger = bench.ledger("sold-out");
+    let server = Server::serve(&ledger, &[])?;
+    generator()?.block_on(create_hot(&server.target, 0))?;
+    let run = refuse(&server.target)?;
+    server.stop()?;
+    bench.forget(&ledger);
+
+    let bare = Line::new(
+        format!("bare handler answering 409, {REFUSED_CONNECTIONS} connections"),
+        beside.rate(409),
+        "answers/s",
+    );
+    bench.printer.line(bare.times(beside.record.percentiles()))?;
+    let errors = run.record.len() - run.record.count(409);
+    let line = Line::new(format!("sold out, HTTP, {REFUSED_CONNECTIONS} connections"), run.rate(409), "answers/s")
+        .times(run.record.percentiles());
+    bench.printer.line(line.beside("bare handler", Some(beside.rate(409))).errors(errors))
+}

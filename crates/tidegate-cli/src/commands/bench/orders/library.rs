@@ -1,0 +1,139 @@
+//! In process: the bare insert loop, and the library with its rules and its group commit.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tidegate::core::command::{Place, PutSku};
+use tidegate::core::request::PlaceRequest;
+use tidegate::core::{Settings, SkuId, SkuPatch};
+use tidegate::{Embedded, Options, Tidegate};
+
+use super::Bench;
+use crate::commands::bench::line::Line;
+use crate::failure::{Failure, Result};
+use crate::load::record::Record;
+use crate::progress::Progress;
+use crate::runtime;
+
+/// Orders of the bare loop and of the library's case.
+const ORDERS: u64 = 200_000;
+/// Callers at once: enough that a batch is always waiting while one is written.
+const CALLERS: u64 = 1_024;
+/// Largest batch a commit may have, and a call of `place_many`.
+const BATCH: usize = 500;
+/// Calls of `place_many` at once when a ledger is filled.
+const FILLERS: u64 = 4;
+/// The one SKU everybody wants.
+pub const HOT: &str = "hot";
+/// Units of it: more than any case can sell.
+pub const PLENTY: i64 = 1_000_000_000_000;
+
+/// Measures the bare insert loop.
+pub fn ceiling(bench: &mut Bench<'_>) -> Result {
+    bench.printer.step("the bare insert loop");
+    let ledger = bench.ledger("ceiling");
+    let orders = usize::try_from(bench.scaled(ORDERS, 10_000)).unwrap_or(usize::MAX);
+    let ceiling =
+        tidegate::ceiling(&ledger, orders, 512).map_err(|e| Failure::Work(format!("the bare insert loop: {e}")))?;
+    bench.forget(&ledger);
+    bench.ceiling = Some(ceiling.rate);
+    bench.printer.line(Line::new("bare insert loop, batches of 512", ceiling.rate, "orders/s"))
+}
+
+/// Opens a ledger with the hot SKU in it.
+pub async fn open(ledger: &Path, hold_seconds: i64, workers: bool) -> Result<Tidegate> {
+    let settings = Settings { hold_seconds, ..Settings::default() };
+    let parts = Embedded::at(ledger).settings(settings).open().await?;
+    let tidegate = Tidegate::start(parts, Options { workers, ..Options::default() }).await?;
+    let sku = SkuId::parse(HOT).map_err(|e| Failure::Work(e.to_string()))?;
+    tidegate.catalog().put(PutSku { sku, patch: SkuPatch::default(), on_hand: Some(PLENTY), if_version: None }).await?;
+    Ok(tidegate)
+}
+
+/// Order `number` of the series `prefix`, one unit of the hot SKU.
+pub fn order(tidegate: &Tidegate, prefix: &str, number: u64, hold_seconds: Option<i64>) -> tidegate::Result<Place> {
+    tidegate.orders().check(PlaceRequest {
+        order_id: Some(format!("{prefix}-{number}")),
+        buyer_id: format!("buyer-{}", number * 7_919 % 1_000_003),
+        lines: vec![(HOT.to_owned(), 1)],
+        hold_seconds,
+        ..PlaceRequest::default()
+    })
+}
+
+/// Measures placing through the library.
+pub fn place(bench: &mut Bench<'_>) -> Result {
+    let ledger = bench.ledger("library");
+    let orders = bench.scaled(ORDERS, 10_000);
+    let (took, record) = runtime::run(async {
+        let tidegate = open(&ledger, 1_800, true).await?;
+        let (next, began) = (Arc::new(AtomicU64::new(0)), Instant::now());
+        let callers: Vec<_> =
+            (0..CALLERS).map(|_| tokio::spawn(caller(tidegate.clone(), Arc::clone(&next), orders))).collect();
+        let mut all = Record::new();
+        for caller in callers {
+            all.merge(&caller.await.map_err(|e| Failure::Work(format!("a caller was lost: {e}")))??);
+        }
+        let took = began.elapsed();
+        tidegate.stop(Duration::from_secs(10)).await?;
+        Ok((took, all))
+    })?;
+    bench.forget(&ledger);
+    let rate = orders as f64 / took.as_secs_f64();
+    let line = Line::new(format!("place, library, {CALLERS} callers"), rate, "orders/s").times(record.percentiles());
+    bench.printer.line(line.beside("bare insert loop", bench.ceiling))
+}
+
+async fn caller(tidegate: Tidegate, next: Arc<AtomicU64>, orders: u64) -> Result<Record> {
+    let mut record = Record::new();
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= orders {
+            return Ok(record);
+        }
+        let place = order(&tidegate, "lib", number, None)?;
+        let began = Instant::now();
+        tidegate.orders().place(place).await?;
+        record.time(began.elapsed());
+    }
+}
+
+/// Fills an open ledger with `orders` pending orders named `prefix-0..`; `hold` gives the seconds
+/// each slice is held.
+pub async fn fill(
+    tidegate: &Tidegate,
+    prefix: &'static str,
+    orders: u64,
+    hold: impl Fn() -> i64 + Copy + Send + 'static,
+) -> Result {
+    let progress = Arc::new(Progress::new("filling the ledger", Some(orders), false));
+    let next = Arc::new(AtomicU64::new(0));
+    let fillers: Vec<_> = (0..FILLERS)
+        .map(|_| {
+            let (tidegate, next, progress) = (tidegate.clone(), Arc::clone(&next), Arc::clone(&progress));
+            tokio::spawn(async move {
+                loop {
+                    let first = next.fetch_add(BATCH as u64, Ordering::Relaxed);
+                    if first >= orders {
+                        return Ok::<(), Failure>(());
+                    }
+                    let hold = Some(hold());
+                    let numbers = first..orders.min(first + BATCH as u64);
+                    let places =
+                        numbers.map(|n| order(&tidegate, prefix, n, hold)).collect::<tidegate::Result<Vec<_>>>()?;
+                    let count = places.len() as u64;
+                    for placed in tidegate.orders().place_many(places).await {
+                        placed?;
+                    }
+                    progress.add(count);
+                }
+            })
+        })
+        .collect();
+    for filler in fillers {
+        filler.await.map_err(|e| Failure::Work(format!("filling was interrupted: {e}")))??;
+    }
+    Ok(())
+}

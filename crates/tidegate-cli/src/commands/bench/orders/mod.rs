@@ -1,0 +1,115 @@
+//! `tidegate bench orders`: the cases, in the order in which they run.
+//!
+//! - [`library`]: in process, and the bare insert loop. [`http`]: over HTTP. [`deadlines`]: the clock. [`idle`]: at rest.
+
+mod deadlines;
+mod http;
+mod idle;
+mod library;
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::Args;
+use super::line::Printer;
+use crate::failure::{Failure, Result};
+
+/// The cases by name, with what each measures.
+const CASES: [(&str, &str); 9] = [
+    ("ceiling", "the bare insert loop: the same rows with the same driver in the same batches, no rules, no HTTP"),
+    ("library", "orders placed through the library, in process"),
+    ("place", "orders placed over HTTP, one a request, one hot SKU, an empty ledger"),
+    ("batch", "orders placed over HTTP, 500 a request"),
+    ("sold-out", "orders refused over HTTP, beside a bare handler"),
+    ("expiry", "100,000 orders due within a second while 2,000 orders/s arrive"),
+    ("lateness", "1,000 deadlines a second"),
+    ("idle", "an empty server at rest"),
+    ("full", "a server with 1,000,000 pending orders: start, rest, placing"),
+];
+
+/// What the cases share.
+pub struct Bench<'a> {
+    folder: &'a Path,
+    scale: f64,
+    preload: u64,
+    /// Prints figures.
+    pub printer: &'a mut Printer,
+    /// The rate of the bare insert loop, once it was measured.
+    pub ceiling: Option<f64>,
+}
+
+impl Bench<'_> {
+    /// `n` at this scale, at least `least`.
+    pub fn scaled(&self, n: u64, least: u64) -> u64 {
+        ((n as f64 * self.scale) as u64).max(least)
+    }
+
+    /// A ledger of that name that does not exist yet.
+    pub fn ledger(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.db"))
+    }
+
+    /// Deletes a ledger that is not needed any more.
+    pub fn forget(&self, ledger: &Path) {
+        for suffix in ["", "-wal", "-shm", ".lock"] {
+            let mut name = ledger.as_os_str().to_owned();
+            name.push(suffix);
+            // What is left goes with the folder.
+            let _ = std::fs::remove_file(name);
+        }
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+/// [`Failure::Usage`] for a case there is not; [`Failure::Work`].
+pub fn run(args: &Args, printer: &mut Printer) -> Result {
+    for name in &args.only {
+        if !CASES.iter().any(|(case, _)| case == name) {
+            let list: Vec<String> = CASES.iter().map(|(case, what)| format!("  {case}: {what}")).collect();
+            return Err(Failure::Usage(format!(
+                "--only {name}: there is no such case; there are\n{}",
+                list.join("\n")
+            )));
+        }
+    }
+    let made = |e| Failure::Work(format!("cannot make a folder for the ledgers: {e}; name one with --folder"));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("tidegate-bench-");
+    let folder: TempDir = match &args.folder {
+        Some(parent) => builder.tempdir_in(parent),
+        None => builder.tempdir(),
+    }
+    .map_err(made)?;
+    let mut bench = Bench { folder: folder.path(), scale: args.scale, preload: args.preload, printer, ceiling: None };
+    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
+    // What is measured beside the bare loop needs it in the same run.
+    if ["ceiling", "library", "place", "batch", "full"].into_iter().any(wanted) {
+        library::ceiling(&mut bench)?;
+    }
+    for (name, what) in CASES {
+        if name == "ceiling" || !wanted(name) {
+            continue;
+        }
+        bench.printer.step(what);
+        match name {
+            "library" => library::place(&mut bench)?,
+            "place" => http::place(&mut bench)?,
+            "batch" => http::batch(&mut bench)?,
+            "sold-out" => http::sold_out(&mut bench)?,
+            "expiry" => deadlines::expiry(&mut bench)?,
+            "lateness" => deadlines::lateness(&mut bench)?,
+            "idle" => idle::empty(&mut bench)?,
+            _ => idle::full(&mut bench)?,
+        }
+    }
+    Ok(())
+}
+
+/// A runtime of one thread: the load generator shares the cores with the server and should use as little as it can.
+pub fn generator() -> Result<tokio::runtime::Runtime> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|e| Failure::Work(format!("cannot start the load generator: {e}")))
+}
