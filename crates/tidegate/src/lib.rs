@@ -34,3 +34,8 @@ pub use tidegate_core as core;
 /// The bare insert loop that `tidegate bench orders` prints as its ceiling.
 #[cfg(feature = "ceiling")]
 pub use tidegate_embedded::sqlite::ceiling;
+
+/// The README's example, as a test.
+#[cfg(all(doctest, feature = "embedded"))]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

@@ -1,0 +1,261 @@
+//! The binary under test, and a small blocking client.
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// How long a server may take to become ready. Starting is fast; the machine may not be.
+const READY: Duration = Duration::from_secs(30);
+
+/// A running `tidegate serve`.
+pub struct Server {
+    pub child: Child,
+    pub folder: PathBuf,
+    pub address: SocketAddr,
+    pub api: Api,
+}
+
+/// What to start, and how.
+pub struct Start {
+    folder: PathBuf,
+    args: Vec<String>,
+    envs: Vec<(String, String)>,
+    wrapper: Vec<String>,
+}
+
+impl Start {
+    /// A server with its ledger in `folder`.
+    pub fn in_folder(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), args: Vec::new(), envs: Vec::new(), wrapper: Vec::new() }
+    }
+
+    pub fn arg(mut self, arg: &str) -> Self {
+        self.args.push(arg.to_owned());
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.envs.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Runs the server as the last arguments of this command.
+    pub fn wrapped(mut self, words: &[&str]) -> Self {
+        self.wrapper = words.iter().map(|w| (*w).to_owned()).collect();
+        self
+    }
+
+    fn command(&self, address: SocketAddr) -> Command {
+        let binary = env!("CARGO_BIN_EXE_tidegate");
+        let mut command = match self.wrapper.split_first() {
+            None => Command::new(binary),
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(binary);
+                command
+            }
+        };
+        let ledger = format!("sqlite:{}", self.folder.join("ledger.db").display());
+        command.args(["serve", "--listen", &address.to_string(), "--ledger", &ledger]).args(&self.args);
+        command.envs(self.envs.iter().map(|(k, v)| (k, v))).current_dir(std::env::temp_dir());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Starts it and waits until it is ready.
+    pub fn ready(self) -> Server {
+        let address = free_address();
+        let mut command = self.command(address);
+        // A pipe nobody reads would fill; the log goes to a file beside the ledger's folder.
+        let log = tempfile::tempfile().expect("a temporary file");
+        command.stderr(log.try_clone().expect("a second handle"));
+        let mut child = command.spawn().expect("the binary starts");
+        let api = Api::new(address);
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait().expect("its state can be asked") {
+                panic!("the server ended with {status}: {}", text_of(log));
+            }
+            if api.get("/readyz").is_some_and(|reply| reply.status == 200) {
+                return Server { child, folder: self.folder, address, api };
+            }
+            assert!(begun.elapsed() < READY, "not ready within {READY:?}: {}", text_of(log));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Starts it, expecting it to end by itself: its exit code and what it said.
+    pub fn refused(self) -> (Option<i32>, String) {
+        let output = self.command(free_address()).output().expect("the binary starts");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+fn text_of(mut log: std::fs::File) -> String {
+    use std::io::Seek;
+    let mut text = String::new();
+    let _ = log.rewind().and_then(|()| log.read_to_string(&mut text));
+    text
+}
+
+/// An address of the loopback that nobody uses now.
+pub fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port")
+}
+
+impl Server {
+    /// kill -9.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it ends");
+    }
+
+    /// SIGTERM, and the way it ended; no longer than ten seconds.
+    pub fn terminate(mut self) -> ExitStatus {
+        signal(self.child.id(), "TERM");
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("its state can be asked") {
+                return status;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(10), "SIGTERM did not end it within 10 s");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Resident memory, KiB.
+    pub fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it has memory");
+        line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a signal by name.
+pub fn signal(pid: u32, name: &str) {
+    let status = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().expect("kill runs");
+    assert!(status.success());
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub json: Value,
+}
+
+impl Reply {
+    pub fn code(&self) -> &str {
+        self.json["code"].as_str().unwrap_or_default()
+    }
+}
+
+/// A blocking client; clones share connections.
+#[derive(Clone)]
+pub struct Api {
+    agent: ureq::Agent,
+    base: String,
+}
+
+impl Api {
+    pub fn new(address: SocketAddr) -> Self {
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(20)))
+            .max_idle_connections_per_host(64)
+            .proxy(None)
+            .build();
+        Self { agent: config.new_agent(), base: format!("http://{address}") }
+    }
+
+    fn reply(answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Option<Reply> {
+        let mut response = answer.ok()?;
+        let status = response.status().as_u16();
+        let text = response.body_mut().read_to_string().ok()?;
+        Some(Reply { status, json: serde_json::from_str(&text).unwrap_or(Value::Null) })
+    }
+
+    /// `None`: no whole answer came.
+    pub fn get(&self, path: &str) -> Option<Reply> {
+        Self::reply(self.agent.get(format!("{}{path}", self.base)).call())
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Option<Reply> {
+        Self::reply(self.agent.post(format!("{}{path}", self.base)).send_json(body))
+    }
+
+    pub fn put(&self, path: &str, body: &Value) -> Option<Reply> {
+        Self::reply(self.agent.put(format!("{}{path}", self.base)).send_json(body))
+    }
+
+    pub fn sku(&self, sku: &str, on_hand: i64) {
+        let reply = self
+            .put(&format!("/v1/skus/{sku}"), &json!({"on_hand": on_hand, "price": {"amount": 100, "currency": "EUR"}}));
+        assert_eq!(reply.map(|r| r.status), Some(201));
+    }
+
+    pub fn place(&self, id: &str, sku: &str, quantity: i64, hold_seconds: i64) -> Option<Reply> {
+        let lines = json!([{"sku": sku, "quantity": quantity}]);
+        self.post("/v1/orders", &json!({"order_id": id, "buyer_id": "b", "lines": lines, "hold_seconds": hold_seconds}))
+    }
+
+    pub fn pay(&self, id: &str) -> Option<Reply> {
+        self.post(&format!("/v1/orders/{id}/payments"), &json!({"payment_id": format!("p-{id}")}))
+    }
+
+    pub fn cancel(&self, id: &str) -> Option<Reply> {
+        self.post(&format!("/v1/orders/{id}/cancel"), &json!({}))
+    }
+
+    pub fn order(&self, id: &str) -> Value {
+        let reply = self.get(&format!("/v1/orders/{id}")).expect("an answer");
+        assert_eq!(reply.status, 200, "{id}: {reply:?}");
+        reply.json
+    }
+
+    pub fn counts(&self, sku: &str) -> [i64; 3] {
+        let json = self.get(&format!("/v1/skus/{sku}")).expect("an answer").json;
+        ["available", "held", "sold"].map(|count| json[count].as_i64().unwrap_or_else(|| panic!("{json}")))
+    }
+
+    /// The kinds of an order's events, oldest first.
+    pub fn events(&self, id: &str) -> Vec<String> {
+        let json = self.get(&format!("/v1/orders/{id}/events?limit=500")).expect("an answer").json;
+        let items = json["items"].as_array().cloned().unwrap_or_default();
+        items.iter().map(|event| event["type"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// Every invariant holds.
+    pub fn check(&self) {
+        let report = self.post("/v1/admin/reconcile", &json!({})).expect("an answer");
+        assert_eq!(report.status, 200, "{report:?}");
+        let broken: Vec<_> = report.json["findings"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter(|f| !f.to_string().contains("I9"))
+            .collect();
+        assert!(broken.is_empty(), "{broken:?}");
+        assert!(report.json["checked"].as_u64().is_some_and(|n| n > 0), "{report:?}");
+    }
+
+    /// Waits until `done`, no longer than `patience`.
+    pub fn wait(&self, what: &str, patience: Duration, mut done: impl FnMut(&Self) -> bool) {
+        let begun = Instant::now();
+        while !done(self) {
+            assert!(begun.elapsed() < patience, "{what}: not within {patience:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
