@@ -158,3 +158,38 @@ async fn reads_do_not_wait_for_writes_and_closing_finishes_them() {
     let wal = folder.path().join("ledger.db-wal");
     assert!(!wal.exists() || std::fs::metadata(wal).unwrap().len() == 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_read_holds_up_no_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = open(folder.path()).await;
+    all_well(&ledger, vec![put("x", 1_000_000, None, None)]).await;
+    let reader = rusqlite::Connection::open(options(folder.path()).path).unwrap();
+    reader.execute_batch("BEGIN; SELECT * FROM skus").unwrap();
+    let log = folder.path().join("ledger.db-wal");
+    let (mut batch, mut slowest) = (0, Duration::ZERO);
+    while std::fs::metadata(&log).unwrap().len() < 24 << 20 {
+        let commands = (0..500).map(|i| place(&format!("o{}-{batch}", i * 7_919 % 500), "b", &[("x", 1)])).collect();
+        let begun = std::time::Instant::now();
+        all_well(&ledger, commands).await;
+        slowest = slowest.max(begun.elapsed());
+        batch += 1;
+    }
+    // The log passed the size at which a checkpoint begins, and the reader made each of them vain.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let begun = std::time::Instant::now();
+    all_well(&ledger, vec![place("last", "b", &[("x", 1)])]).await;
+    slowest = slowest.max(begun.elapsed());
+    assert!(slowest < Duration::from_secs(3), "{slowest:?}");
+    // Once it is gone, the log is used from its beginning again.
+    reader.execute_batch("COMMIT").unwrap();
+    for round in 0..60 {
+        all_well(&ledger, vec![place(&format!("more-{round}"), "b", &[("x", 1)])]).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let frames: i64 = reader.query_row("PRAGMA wal_checkpoint(NOOP)", [], |r| r.get(1)).unwrap();
+        if frames < 1_000 {
+            return;
+        }
+    }
+    panic!("the log was never taken back");
+}

@@ -12,16 +12,19 @@ use tidegate_backend::{Error, ErrorKind, Result};
 
 use super::fault;
 use super::lane::Lane;
+use super::open::BUSY;
 use super::writer::Writer;
 
 /// Log size in bytes at which a checkpoint begins.
-const BEGIN: i64 = 32 << 20;
+const BEGIN: i64 = 16 << 20;
 /// What may be left to copy on the writer's thread.
 const REST: i64 = 4 << 20;
 /// Log size past which the file is cut back as well. Only a very long read can let it grow so far.
 const HARD: i64 = 256 << 20;
 /// Copying rounds before the writer is asked whatever is left.
 const ROUNDS: usize = 4;
+/// Longest wait of the writer's thread for readers that still use the log.
+const WRITER_WAIT: Duration = Duration::from_millis(50);
 /// Least time between two looks at the log.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Least time between two attempts that a long read made vain.
@@ -122,6 +125,14 @@ pub(super) fn checkpoint(conn: &Connection, kind: &str) -> rusqlite::Result<Log>
     })
 }
 
+/// Copies the rest and lets the log start again, if no reader keeps it from that for long.
+fn finish(conn: &Connection, kind: &str) -> rusqlite::Result<Log> {
+    conn.busy_timeout(WRITER_WAIT)?;
+    let log = checkpoint(conn, kind);
+    conn.busy_timeout(BUSY)?;
+    log
+}
+
 /// One look at the log, and a checkpoint when it is due. False when a reader kept it from getting anywhere.
 fn look(conn: &Connection, writer: &Lane<Writer>) -> Result<bool> {
     let mut log = checkpoint(conn, "NOOP").map_err(fault::writing)?;
@@ -141,7 +152,7 @@ fn look(conn: &Connection, writer: &Lane<Writer>) -> Result<bool> {
         return Ok(false);
     }
     let kind = if log.size >= HARD { "TRUNCATE" } else { "RESTART" };
-    let end = writer.run_blocking(move |w| checkpoint(&w.conn, kind).map_err(fault::writing))?;
+    let end = writer.run_blocking(move |w| finish(&w.conn, kind).map_err(fault::writing))?;
     tracing::debug!(bytes = log.size, left = end.left, took = ?begun.elapsed(), "checkpoint");
     Ok(end.left == 0)
 }

@@ -21,7 +21,7 @@ const LEAST_SQLITE: i32 = 3_051_003;
 /// Statements a connection keeps prepared; every statement of the ledger fits.
 const STATEMENTS: usize = 128;
 /// Longest wait for another connection's lock. Only checkpoints ever hold one.
-const BUSY: Duration = Duration::from_secs(5);
+pub(super) const BUSY: Duration = Duration::from_secs(5);
 /// Waiting commits. Group commit in front keeps one or two in flight.
 const WRITER_QUEUE: usize = 64;
 /// Waiting reads.
