@@ -24,7 +24,7 @@ pub struct Line {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Payment {
     /// Minor units.
-    pub amount: Option<Money>,
+    pub amount: Option<i64>,
     /// What became of it.
     pub outcome: String,
     /// The refund it caused.

@@ -27,6 +27,7 @@ pub struct Summary {
     /// Order ids accepted twice; anything but 0 is a fault.
     pub duplicates: u64,
     /// Orders answered a second while orders were being sent.
+    #[serde(serialize_with = "tenths")]
     pub orders_per_second: f64,
     /// What the buyers waited for the answer to an order.
     pub place_ms: Percentiles,
@@ -82,4 +83,9 @@ impl Summary {
 
 fn ms(value: f64) -> String {
     format!("{value:.1}")
+}
+
+/// A tenth is more than such a figure means.
+fn tenths<S: serde::Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64((value * 10.0).round() / 10.0)
 }

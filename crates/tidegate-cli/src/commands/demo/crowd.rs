@@ -116,13 +116,20 @@ impl Crowd {
         let body = json!({"order_id": id, "buyer_id": format!("buyer-{}", visit.buyer), "lines": [{"sku": sku(visit.sku), "quantity": visit.quantity}]});
         let body = Bytes::from(body.to_string());
         let answers = if visit.twice {
-            let (a, b) = tokio::join!(self.place_once(visit, body.clone(), &self.place), self.place_once(visit, body, &self.others));
+            let (a, b) = tokio::join!(
+                self.place_once(visit, body.clone(), &self.place),
+                self.place_once(visit, body, &self.others)
+            );
             vec![a, b]
         } else {
             vec![self.place_once(visit, body, &self.place).await]
         };
         let accepted = answers.iter().flatten().filter(|answer| answer.status == 201).count();
-        let order = answers.iter().flatten().find(|answer| matches!(answer.status, 200 | 201)).and_then(|a| self.read::<Order>(a));
+        let order = answers
+            .iter()
+            .flatten()
+            .find(|answer| matches!(answer.status, 200 | 201))
+            .and_then(|a| self.read::<Order>(a));
         let mut told = self.tally.told();
         told.duplicates += u64::from(accepted > 1);
         let Some(order) = order else {
@@ -156,11 +163,16 @@ impl Crowd {
             200 | 201 => {}
             409 => {
                 if answer.json::<Problem>().is_ok_and(|p| p.code == "insufficient-stock") {
-                    let sold_out = SoldOut { sku: sku(visit.sku), quantity: visit.quantity, sent, answered: host_now() };
+                    let sold_out =
+                        SoldOut { sku: sku(visit.sku), quantity: visit.quantity, sent, answered: host_now() };
                     self.tally.told().sold_out.push(sold_out);
                 }
             }
-            status => self.tally.strange(format!("placing order {} answered {status}: {}", visit.number, String::from_utf8_lossy(&answer.body))),
+            status => self.tally.strange(format!(
+                "placing order {} answered {status}: {}",
+                visit.number,
+                String::from_utf8_lossy(&answer.body)
+            )),
         }
         Some(answer)
     }
@@ -202,7 +214,11 @@ impl Crowd {
         let path = format!("/v1/orders/{}/payments", order.id);
         let Some(answer) = self.ask(&path, body).await else { return };
         if answer.status != 200 {
-            return self.tally.strange(format!("{path} answered {}: {}", answer.status, String::from_utf8_lossy(&answer.body)));
+            return self.tally.strange(format!(
+                "{path} answered {}: {}",
+                answer.status,
+                String::from_utf8_lossy(&answer.body)
+            ));
         }
         if let Some(paid) = self.read::<Paid>(&answer) {
             *self.tally.told().payments.entry(paid.outcome).or_default() += 1;
@@ -213,7 +229,11 @@ impl Crowd {
         let path = format!("/v1/orders/{}/cancel", order.id);
         let Some(answer) = self.ask(&path, json!({"reason": "changed my mind"})).await else { return };
         if answer.status != 200 {
-            return self.tally.strange(format!("{path} answered {}: {}", answer.status, String::from_utf8_lossy(&answer.body)));
+            return self.tally.strange(format!(
+                "{path} answered {}: {}",
+                answer.status,
+                String::from_utf8_lossy(&answer.body)
+            ));
         }
         if let Some(order) = self.read::<Order>(&answer) {
             self.tally.told().cancelled += u64::from(order.cancel_reason.as_deref() == Some("requested"));

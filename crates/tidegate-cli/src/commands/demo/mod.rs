@@ -95,7 +95,14 @@ async fn sell(args: &Args, own: &OwnServer) -> Result<bool> {
         output::note(format!("dashboard: http://{}/", own.addr));
     }
     let hold_ms = args.hold_seconds.unsigned_abs() * 1_000;
-    let sale = Sale { orders: args.orders, buyers: args.buyers, skus: args.skus, pay_ratio: args.pay_ratio, hold_ms, seed: args.seed };
+    let sale = Sale {
+        orders: args.orders,
+        buyers: args.buyers,
+        skus: args.skus,
+        pay_ratio: args.pay_ratio,
+        hold_ms,
+        seed: args.seed,
+    };
     let target = Target::local(own.addr)?;
     let crowd = Arc::new(Crowd::new(sale, &target, Progress::new("selling", Some(args.orders), args.json)));
     let first_event = catalogue(crowd.others(), args, own).await?;
@@ -116,7 +123,11 @@ async fn sell(args: &Args, own: &OwnServer) -> Result<bool> {
 
     let verdict = verdict::reach(args, &crowd, own, first_event, selling).await?;
     verdict.findings.iter().for_each(output::note);
-    if args.json { output::json(&verdict.summary)? } else { output::line(verdict.text(args))? }
+    if args.json {
+        output::json(&verdict.summary)?
+    } else {
+        output::line(verdict.text(args))?
+    }
     Ok(verdict.is_sound())
 }
 
@@ -133,14 +144,21 @@ async fn catalogue(pool: &Pool, args: &Args, own: &OwnServer) -> Result<i64> {
             card
         })
         .collect();
-    let answer = pool.send(Method::POST, "/v1/skus:batch", Some(Bytes::from(json!({"skus": skus}).to_string()))).await?;
-    let told = || Failure::Work(format!("POST /v1/skus:batch answered {}: {}", answer.status, String::from_utf8_lossy(&answer.body)));
+    let answer =
+        pool.send(Method::POST, "/v1/skus:batch", Some(Bytes::from(json!({"skus": skus}).to_string()))).await?;
+    let told = || {
+        Failure::Work(format!(
+            "POST /v1/skus:batch answered {}: {}",
+            answer.status,
+            String::from_utf8_lossy(&answer.body)
+        ))
+    };
     let batch: Batch = answer.json().map_err(|_| told())?;
     match batch.results.iter().find_map(|item| item.problem.as_ref().filter(|_| item.status >= 300)) {
         None => Ok(first_event),
-        Some(problem) if problem.code == "stock-exists" => {
-            Err(Failure::Usage("--ledger: there was a demo on this ledger before; give it a new file, or leave --ledger out".to_owned()))
-        }
+        Some(problem) if problem.code == "stock-exists" => Err(Failure::Usage(
+            "--ledger: there was a demo on this ledger before; give it a new file, or leave --ledger out".to_owned(),
+        )),
         Some(problem) => Err(Failure::Work(format!("putting the SKUs on sale: {}: {}", problem.code, problem.detail))),
     }
 }

@@ -59,7 +59,13 @@ impl Verdict {
 ///
 /// # Errors
 /// When the server cannot be asked.
-pub async fn reach(args: &Args, crowd: &Crowd, own: &OwnServer, first_event: i64, selling: Duration) -> Result<Verdict> {
+pub async fn reach(
+    args: &Args,
+    crowd: &Crowd,
+    own: &OwnServer,
+    first_event: i64,
+    selling: Duration,
+) -> Result<Verdict> {
     let told = std::mem::take(&mut *crowd.tally.told());
     let (mut lateness, mut expired_at) = (Record::new(), BTreeMap::new());
     events::read(crowd.others(), first_event, |event| {
@@ -72,12 +78,16 @@ pub async fn reach(args: &Args, crowd: &Crowd, own: &OwnServer, first_event: i64
     let skus: Vec<String> = (0..args.skus).map(sku).collect();
     let mut seen = verify::look(crowd.others(), &told.accepted, &skus, false, &expired_at).await?;
     let clock = own.tidegate.operations().clock();
-    let apart = clock.now.since(clock.host);
+    let apart = clock.now.since(clock.host).abs() + CLOCK_SLACK_MS;
+    // An order's instants are read when its batch is decided; units are back for others once the batch is durable,
+    // which nobody sees from outside but which takes no longer than the longest answer.
+    let commit = crowd.tally.place().percentiles().max.ceil() as i64;
     skus.iter().for_each(|sku| seen.occupancy.stock(sku, args.stock));
     let timeline = seen.occupancy.finish();
-    let false_sold_out = told.sold_out.iter().filter(|refusal| !was_true(&timeline, refusal, apart)).count();
+    let false_sold_out = told.sold_out.iter().filter(|refusal| !was_true(&timeline, refusal, apart, commit)).count();
     if false_sold_out > 0 {
-        seen.findings.push(format!("I10: {false_sold_out} orders were refused as sold out while there were enough units"));
+        seen.findings
+            .push(format!("I10: {false_sold_out} orders were refused as sold out while there were enough units"));
     }
     seen.invariants.insert("I10".to_owned(), false_sold_out == 0);
     own.audit(&mut seen.invariants, &mut seen.findings).await?;
@@ -85,12 +95,18 @@ pub async fn reach(args: &Args, crowd: &Crowd, own: &OwnServer, first_event: i64
     let summary = summary(&told, &expired_at, &timeline, seen.invariants, (crowd, selling), &lateness);
     let contradictions = contradictions(&told, &summary, seen.expired, seen.cancelled);
     seen.findings.extend(contradictions.iter().cloned());
-    Ok(Verdict { summary, findings: seen.findings, refused: told.refused, payments: told.payments, contradictions: contradictions.len() })
+    Ok(Verdict {
+        summary,
+        findings: seen.findings,
+        refused: told.refused,
+        payments: told.payments,
+        contradictions: contradictions.len(),
+    })
 }
 
-fn was_true(timeline: &Timeline, refusal: &SoldOut, apart: i64) -> bool {
-    let slack = CLOCK_SLACK_MS + apart.abs();
-    timeline.was_short(&refusal.sku, refusal.quantity, refusal.sent - slack, refusal.answered + slack)
+fn was_true(timeline: &Timeline, refusal: &SoldOut, apart: i64, commit: i64) -> bool {
+    let (from, to) = (refusal.sent - apart - commit, refusal.answered + apart);
+    timeline.was_short(&refusal.sku, refusal.quantity, from, to)
 }
 
 fn summary(
@@ -121,7 +137,8 @@ fn summary(
 
 /// Where the answers, the event log and the orders as they are now tell different stories.
 fn contradictions(told: &Told, summary: &Summary, expired_now: u64, cancelled_now: u64) -> Vec<String> {
-    let mut found: Vec<String> = told.strange.iter().map(|what| format!("an answer no buyer should get: {what}")).collect();
+    let mut found: Vec<String> =
+        told.strange.iter().map(|what| format!("an answer no buyer should get: {what}")).collect();
     if told.strange_count > found.len() as u64 {
         found.push(format!("{} more such answers", told.strange_count - found.len() as u64));
     }
@@ -131,7 +148,11 @@ fn contradictions(told: &Told, summary: &Summary, expired_now: u64, cancelled_no
         }
     };
     differ("orders cancelled by request", summary.cancelled, cancelled_now);
-    differ("orders the clock cancelled and nobody revived", summary.expired.saturating_sub(summary.revived), expired_now);
+    differ(
+        "orders the clock cancelled and nobody revived",
+        summary.expired.saturating_sub(summary.revived),
+        expired_now,
+    );
     let ended = summary.paid + summary.expired.saturating_sub(summary.revived) + summary.cancelled;
     differ("orders that were paid, cancelled or expired", summary.placed, ended);
     found

@@ -40,7 +40,9 @@ impl Orders {
 
     /// Remembers an order of `customer`; `accepted` is whether the server took it.
     pub fn placed(&mut self, invoice: &Invoice, accepted: bool) {
-        let Some(customer) = invoice.customer.as_ref().filter(|customer| self.cancelling.contains(*customer)) else { return };
+        let Some(customer) = invoice.customer.as_ref().filter(|customer| self.cancelling.contains(*customer)) else {
+            return;
+        };
         let units = invoice.lines.iter().map(|line| (line.sku.clone(), line.quantity)).collect();
         let known = Known { number: invoice.number.clone(), accepted, cancelled: false, units };
         self.of.entry(customer.clone()).or_default().push(known);
@@ -116,7 +118,10 @@ mod tests {
 
     #[test]
     fn matching() {
-        use Reason::{CancellationOfRefusedOrder as Refused, CancellationWithoutOrder as Without, ExcessCancellation as Excess, PartialCancellation as Partial};
+        use Reason::{
+            CancellationOfRefusedOrder as Refused, CancellationWithoutOrder as Without, ExcessCancellation as Excess,
+            PartialCancellation as Partial,
+        };
         type Case<'a> = (&'a str, &'a [(&'a str, i64)], &'a [&'a str], &'a [Reason]);
         let cases: &[Case] = &[
             ("ann", &[("A", 6), ("B", 1)], &["2"], &[]),

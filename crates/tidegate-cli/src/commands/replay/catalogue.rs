@@ -88,7 +88,10 @@ impl Catalogue {
             return Ok(());
         }
         let code = self.currency.code();
-        let bodies: Vec<_> = changes.iter().map(|(sku, price)| json!({"sku": sku.as_str(), "price": {"amount": price, "currency": code}})).collect();
+        let bodies: Vec<_> = changes
+            .iter()
+            .map(|(sku, price)| json!({"sku": sku.as_str(), "price": {"amount": price, "currency": code}}))
+            .collect();
         self.price_changes += bodies.len() as u64;
         self.all(bodies).await?;
         self.prices.extend(changes);
@@ -112,9 +115,18 @@ impl Catalogue {
         let count = bodies.len();
         let body = Bytes::from(json!({"skus": bodies}).to_string());
         let answer = self.pool.send(Method::POST, "/v1/skus:batch", Some(body)).await?;
-        let told = || Failure::Work(format!("POST /v1/skus:batch answered {}: {}", answer.status, String::from_utf8_lossy(&answer.body)));
+        let told = || {
+            Failure::Work(format!(
+                "POST /v1/skus:batch answered {}: {}",
+                answer.status,
+                String::from_utf8_lossy(&answer.body)
+            ))
+        };
         if matches!(answer.status, 401 | 403) {
-            return Err(Failure::Usage(format!("the server wants a token with the role ops to set SKUs ({}); give it with --token or TIDEGATE_TOKEN", answer.status)));
+            return Err(Failure::Usage(format!(
+                "the server wants a token with the role ops to set SKUs ({}); give it with --token or TIDEGATE_TOKEN",
+                answer.status
+            )));
         }
         let batch: Batch = answer.json().map_err(|_| told())?;
         if batch.results.len() == count { Ok(batch.results) } else { Err(told()) }
@@ -133,7 +145,13 @@ mod tests {
     #[test]
     fn stock() {
         let sold = Sold { sku: SkuId::parse("A").unwrap(), units: 7, price: 1 };
-        for (stock, want) in [(Stock::Each(3), 3), (Stock::OfTotal(1.0), 7), (Stock::OfTotal(0.5), 3), (Stock::OfTotal(0.0), 0), (Stock::OfTotal(2.0), 14)] {
+        for (stock, want) in [
+            (Stock::Each(3), 3),
+            (Stock::OfTotal(1.0), 7),
+            (Stock::OfTotal(0.5), 3),
+            (Stock::OfTotal(0.0), 0),
+            (Stock::OfTotal(2.0), 14),
+        ] {
             assert_eq!(stock.units(&sold), want);
         }
     }

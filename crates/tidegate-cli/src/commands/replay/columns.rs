@@ -109,7 +109,8 @@ mod tests {
 
     #[test]
     fn maps() {
-        let header = csv::StringRecord::from(vec!["no", "StockCode", "q", "InvoiceDate", "UnitPrice", "CustomerID", "note"]);
+        let header =
+            csv::StringRecord::from(vec!["no", "StockCode", "q", "InvoiceDate", "UnitPrice", "CustomerID", "note"]);
         let names = Names::parse(Some("invoice=no,Quantity=q,description=note")).unwrap();
         assert_eq!(names.find(&header).unwrap().at, [0, 1, 2, 3, 4, 5]);
         assert!(Names::default().find(&header).unwrap_err().contains("InvoiceNo"));

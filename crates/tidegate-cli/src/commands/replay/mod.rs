@@ -121,15 +121,22 @@ async fn replay(args: &Args) -> Result<bool> {
     let mut plan = Plan::read(&args.files, &names, args.currency, &mut unusable, args.json)?;
     if plan.orders == 0 {
         unusable.finish()?;
-        return Err(Failure::Work(format!("no order in {} rows could be used; check the columns with --map", plan.rows)));
+        return Err(Failure::Work(format!(
+            "no order in {} rows could be used; check the columns with --map",
+            plan.rows
+        )));
     }
     let own = match &args.server.to {
         Some(_) => None,
-        None => Some(OwnServer::start(&args.stores, Settings { hold_seconds: args.hold_seconds, ..Settings::default() }).await?),
+        None => Some(
+            OwnServer::start(&args.stores, Settings { hold_seconds: args.hold_seconds, ..Settings::default() }).await?,
+        ),
     };
     let target = match (&own, &args.server.to) {
         (Some(own), _) => Target::local(own.addr)?,
-        (None, url) => Target::parse(url.as_deref().unwrap_or(crate::client::DEFAULT_URL), args.server.token.as_deref())?,
+        (None, url) => {
+            Target::parse(url.as_deref().unwrap_or(crate::client::DEFAULT_URL), args.server.token.as_deref())?
+        }
     };
     let done = against(args, &mut plan, &mut unusable, Pool::new(target, CONNECTIONS), own.as_ref()).await;
     unusable.finish()?;
@@ -139,7 +146,13 @@ async fn replay(args: &Args) -> Result<bool> {
     done
 }
 
-async fn against(args: &Args, plan: &mut Plan, unusable: &mut Unusable, pool: Pool, own: Option<&OwnServer>) -> Result<bool> {
+async fn against(
+    args: &Args,
+    plan: &mut Plan,
+    unusable: &mut Unusable,
+    pool: Pool,
+    own: Option<&OwnServer>,
+) -> Result<bool> {
     let stock = args.stock.map_or(Stock::OfTotal(args.stock_from_total), Stock::Each);
     let mut catalogue = Catalogue::create(pool.clone(), args.currency, &plan.skus, stock).await?;
     if catalogue.kept_stock > 0 {
@@ -190,7 +203,11 @@ async fn against(args: &Args, plan: &mut Plan, unusable: &mut Unusable, pool: Po
         guests: plan.guests,
     };
     findings.iter().for_each(output::note);
-    if args.json { output::json(&report)? } else { output::line(report.text(unusable, plan, catalogue.price_changes))? }
+    if args.json {
+        output::json(&report)?
+    } else {
+        output::line(report.text(unusable, plan, catalogue.price_changes))?
+    }
     Ok(sound)
 }
 

@@ -50,7 +50,13 @@ impl Plan {
     ///
     /// # Errors
     /// [`Failure::Usage`] for a file that cannot be opened or has no such columns; [`Failure::Work`].
-    pub fn read(files: &[PathBuf], names: &Names, currency: Currency, unusable: &mut Unusable, quiet: bool) -> Result<Self> {
+    pub fn read(
+        files: &[PathBuf],
+        names: &Names,
+        currency: Currency,
+        unusable: &mut Unusable,
+        quiet: bool,
+    ) -> Result<Self> {
         let digits = currency.minor_digits();
         let progress = Progress::new("reading", Some(files.len() as u64), quiet);
         let mut sources = Vec::with_capacity(files.len());
@@ -58,7 +64,9 @@ impl Plan {
         for (at, path) in files.iter().enumerate() {
             let mut source = source::open(path, names)?;
             let file = u32::try_from(at).map_err(|_| Failure::Usage("too many files".to_owned()))?;
-            index.add(file, &mut source, digits, |place, reason| unusable.add(place, reason).map_err(Fault::from)).map_err(|fault| fault.at(path))?;
+            index
+                .add(file, &mut source, digits, |place, reason| unusable.add(place, reason).map_err(Fault::from))
+                .map_err(|fault| fault.at(path))?;
             sources.push(source);
             progress.add(1);
         }
@@ -80,7 +88,10 @@ impl Plan {
     fn second_reading(&mut self, digits: u32, unusable: &mut Unusable) -> std::result::Result<(), Fault> {
         let mut at_of: Map<SkuId, usize> = Map::default();
         for entry in &self.entries {
-            let Some(invoice) = Invoice::read(entry, &mut self.sources, digits, |place, reason| unusable.add(place, reason).map_err(Fault::from))? else {
+            let Some(invoice) = Invoice::read(entry, &mut self.sources, digits, |place, reason| {
+                unusable.add(place, reason).map_err(Fault::from)
+            })?
+            else {
                 continue;
             };
             if invoice.is_cancellation() {
@@ -180,7 +191,13 @@ mod tests {
         let counts: Vec<_> = unusable.counts().iter().map(|(reason, n)| (*reason, *n)).collect();
         assert_eq!(
             counts,
-            [(Reason::WrongColumns, 1), (Reason::BadQuantity, 1), (Reason::NegativeQuantity, 1), (Reason::OtherCustomer, 1), (Reason::SecondPrice, 1)]
+            [
+                (Reason::WrongColumns, 1),
+                (Reason::BadQuantity, 1),
+                (Reason::NegativeQuantity, 1),
+                (Reason::OtherCustomer, 1),
+                (Reason::SecondPrice, 1)
+            ]
         );
         assert_eq!(unusable.listed(Reason::SecondPrice), "0.csv:3");
         assert_eq!(unusable.listed(Reason::WrongColumns), "0.csv:5");

@@ -35,9 +35,11 @@ pub fn minor_units(text: &str, digits: u32) -> Result<i64, PriceFault> {
         return Err(if negative { PriceFault::Negative } else { PriceFault::Bad });
     }
     let padding = std::iter::repeat_n(b'0', digits as usize - fraction.len());
-    let amount = whole.bytes().chain(fraction.bytes()).chain(padding).try_fold(0_i64, |sum, digit| {
-        sum.checked_mul(10)?.checked_add(i64::from(digit - b'0'))
-    });
+    let amount = whole
+        .bytes()
+        .chain(fraction.bytes())
+        .chain(padding)
+        .try_fold(0_i64, |sum, digit| sum.checked_mul(10)?.checked_add(i64::from(digit - b'0')));
     match amount {
         Some(0) => Err(PriceFault::Zero),
         Some(_) if negative => Err(PriceFault::Negative),

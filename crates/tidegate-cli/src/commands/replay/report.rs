@@ -8,7 +8,6 @@ use super::plan::Plan;
 use super::reason::Reason;
 use super::unusable::Unusable;
 use crate::load::summary::Summary;
-use crate::output;
 
 /// The JSON object of `replay --json`: the one of `demo`, and what became of the rows.
 #[derive(Serialize)]
@@ -57,18 +56,21 @@ impl Report {
         );
         text.push_str(&self.summary.table());
         if self.replayed > 0 {
-            text.push_str(&format!("\n{} orders were there from an earlier run of these files and were not placed again", self.replayed));
+            text.push_str(&format!(
+                "\n{} orders were there from an earlier run of these files and were not placed again",
+                self.replayed
+            ));
         }
         if !self.refusals.is_empty() {
             let codes: Vec<_> = self.refusals.iter().map(|(code, n)| format!("{n} {code}")).collect();
             text.push_str(&format!("\nrefused: {}", codes.join(", ")));
         }
         if unusable.total() > 0 {
-            let mut rows = vec![["rows", "reason", "meaning", "lines"].map(str::to_owned).to_vec()];
+            text.push_str("\n\nnot used:");
             for (reason, n) in unusable.counts() {
-                rows.push(vec![n.to_string(), reason.name().to_owned(), reason.meaning().to_owned(), unusable.listed(*reason)]);
+                let (name, meaning, lines) = (reason.name(), reason.meaning(), unusable.listed(*reason));
+                text.push_str(&format!("\n{n:>6} {name}: {meaning}\n       {lines}"));
             }
-            text.push_str(&format!("\n\nnot used:\n{}", output::table(&rows).trim_end()));
         }
         text
     }

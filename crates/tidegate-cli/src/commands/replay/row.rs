@@ -121,7 +121,11 @@ mod tests {
             ("1", "A", "1", date, "0.0", "", Some(Reason::ZeroPrice)),
             ("1", "A", "1", date, "1", " 17", Some(Reason::BadCustomer)),
         ] {
-            assert_eq!(read(invoice, sku, quantity, date, price, customer).err(), want, "{invoice:?} {sku:?} {quantity:?} {date:?} {price:?} {customer:?}");
+            assert_eq!(
+                read(invoice, sku, quantity, date, price, customer).err(),
+                want,
+                "{invoice:?} {sku:?} {quantity:?} {date:?} {price:?} {customer:?}"
+            );
         }
     }
 

@@ -108,7 +108,8 @@ impl<'a> Sender<'a> {
 
     /// Places the order; gives it back if the server has it.
     async fn place(&mut self, invoice: &Invoice, twice: bool) -> Result<Option<Order>> {
-        let lines: Vec<_> = invoice.lines.iter().map(|line| json!({"sku": line.sku.as_str(), "quantity": line.quantity})).collect();
+        let lines: Vec<_> =
+            invoice.lines.iter().map(|line| json!({"sku": line.sku.as_str(), "quantity": line.quantity})).collect();
         let body = json!({"order_id": invoice.number, "buyer_id": invoice.buyer(), "lines": lines, "hold_seconds": self.habits.hold_seconds});
         let body = Bytes::from(body.to_string());
         let began = Instant::now();
@@ -123,7 +124,11 @@ impl<'a> Sender<'a> {
             }
             _ => return Err(unknown("POST /v1/orders", &answer)),
         };
-        if answer.status == 201 { self.sent.placed += 1 } else { self.sent.replayed += 1 }
+        if answer.status == 201 {
+            self.sent.placed += 1
+        } else {
+            self.sent.replayed += 1
+        }
         if twice {
             let again = self.pool.send(Method::POST, "/v1/orders", Some(body)).await?;
             self.sent.duplicates += u64::from(again.status == 201);
@@ -152,10 +157,13 @@ impl<'a> Sender<'a> {
         }
         for (number, rows) in matched.cancel {
             let body = Bytes::from(json!({"reason": format!("cancellation {}", invoice.number)}).to_string());
-            let answer = self.pool.send(Method::POST, &format!("/v1/orders/{}/cancel", segment(&number)), Some(body)).await?;
+            let answer =
+                self.pool.send(Method::POST, &format!("/v1/orders/{}/cancel", segment(&number)), Some(body)).await?;
             match answer.status {
                 200 => self.sent.rows += rows.len() as u64,
-                409 => rows.into_iter().try_for_each(|place| self.unusable.add(place, Reason::CancellationOfRefusedOrder))?,
+                409 => rows
+                    .into_iter()
+                    .try_for_each(|place| self.unusable.add(place, Reason::CancellationOfRefusedOrder))?,
                 _ => return Err(unknown("POST /v1/orders/{id}/cancel", &answer)),
             }
         }
@@ -199,7 +207,9 @@ fn problem(answer: &Answer) -> Problem {
 fn unknown(what: &str, answer: &Answer) -> Failure {
     let Problem { code, detail } = problem(answer);
     match answer.status {
-        401 | 403 => Failure::Usage(format!("{what}: {code}: {detail}; give a token with the role ops with --token or TIDEGATE_TOKEN")),
+        401 | 403 => Failure::Usage(format!(
+            "{what}: {code}: {detail}; give a token with the role ops with --token or TIDEGATE_TOKEN"
+        )),
         status => Failure::Work(format!("{what} answered {status} {code}: {detail}")),
     }
 }

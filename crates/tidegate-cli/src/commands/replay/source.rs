@@ -61,7 +61,8 @@ impl<R: Input> Source<R> {
         // Only a line feed ends a record: the reader's own handling of CR LF miscounts lines. The CR is taken off here.
         let mut reader = csv::ReaderBuilder::new().flexible(true).terminator(Terminator::Any(b'\n')).from_reader(input);
         let header = reader.byte_headers().map_err(|e| format!("cannot be read: {e}"))?.clone();
-        let header = StringRecord::from_byte_record(without_return(&header)).map_err(|_| "the header is not UTF-8".to_owned())?;
+        let header = StringRecord::from_byte_record(without_return(&header))
+            .map_err(|_| "the header is not UTF-8".to_owned())?;
         let columns = names.find(&header)?;
         Ok(Self { reader, columns, record: ByteRecord::new(), open_end })
     }
@@ -153,7 +154,10 @@ mod tests {
         for (text, want) in [
             (format!("{HEADER}\n{row}\n{row}\n"), vec![(2, Some(7)), (3, Some(7))]),
             (format!("{HEADER}\r\n{row}\r\n\r\n{row}\r\n"), vec![(2, Some(7)), (4, Some(7))]),
-            (format!("\u{feff}{HEADER}\n\n\n{row}\n1,2,\"x\ny\",4,5,6,7\n{row}"), vec![(4, Some(7)), (5, Some(7)), (7, Some(7))]),
+            (
+                format!("\u{feff}{HEADER}\n\n\n{row}\n1,2,\"x\ny\",4,5,6,7\n{row}"),
+                vec![(4, Some(7)), (5, Some(7)), (7, Some(7))],
+            ),
             (format!("{HEADER}\n1,2\n{row},8"), vec![(2, Some(2)), (3, Some(8))]),
             (HEADER.to_owned(), vec![]),
         ] {

@@ -37,7 +37,8 @@ impl Unusable {
         let all = match all {
             None => None,
             Some(path) => {
-                let file = File::create(path).map_err(|e| Failure::Usage(format!("--unusable {}: cannot be made: {e}", path.display())))?;
+                let file = File::create(path)
+                    .map_err(|e| Failure::Usage(format!("--unusable {}: cannot be made: {e}", path.display())))?;
                 Some((path.to_owned(), BufWriter::new(file)))
             }
         };
@@ -57,7 +58,10 @@ impl Unusable {
         if let Some((path, writer)) = &mut self.all {
             let file = self.files.get(place.file as usize).map(|f| f.to_string_lossy()).unwrap_or_default();
             let written = serde_json::to_writer(&mut *writer, &Line { file, line: place.line, reason });
-            written.map_err(std::io::Error::from).and_then(|()| writer.write_all(b"\n")).map_err(|e| cannot_write(path, &e))?;
+            written
+                .map_err(std::io::Error::from)
+                .and_then(|()| writer.write_all(b"\n"))
+                .map_err(|e| cannot_write(path, &e))?;
         }
         Ok(())
     }
