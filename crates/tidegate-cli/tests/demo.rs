@@ -1,4 +1,5 @@
 //! `tidegate demo` with the real binary, small.
+#![expect(clippy::unwrap_used, reason = "a test may panic, also in its helpers")]
 
 use std::process::{Command, Output};
 

@@ -1,4 +1,6 @@
 //! `tidegate replay` with the real binary: a small file of every oddity, a repeat against one server, the real month.
+#![expect(clippy::unwrap_used, reason = "a test may panic, also in its helpers")]
+#![expect(clippy::print_stderr, reason = "a test that is left out says so")]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -201,7 +203,7 @@ fn the_real_month() {
         return;
     };
     let files: Vec<&str> = files.iter().filter_map(|file| file.to_str()).collect();
-    let output = replay(&&files);
+    let output = replay(&files);
     let report = report(&output);
     assert!(output.status.success(), "{report}");
     let rows = &report["rows"];

@@ -1,21 +1,19 @@
-//! The buyers: each visit places one order over HTTP and then does what its plan says.
+//! The buyers come: each visit places one order over HTTP. What they do then is in `after.rs`.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, Uri};
 use serde_json::json;
-use tidegate::core::Millis;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::plan::{Sale, Then, Visit};
+use super::plan::{Sale, Visit};
 use super::tally::{SoldOut, Tally};
 use crate::load::conn::Answer;
 use crate::load::pool::Pool;
-use crate::load::shapes::{Order, Paid, Problem};
+use crate::load::shapes::{Order, Problem};
 use crate::load::target::Target;
 use crate::load::verify::Accepted;
 use crate::progress::Progress;
@@ -43,7 +41,7 @@ pub fn sku(number: u64) -> String {
 }
 
 /// The host's clock, milliseconds since 1970.
-fn host_now() -> i64 {
+pub fn host_now() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
 
@@ -177,86 +175,8 @@ impl Crowd {
         Some(answer)
     }
 
-    /// What happens with an accepted order.
-    async fn go_on(&self, visit: &Visit, order: Order) {
-        let since_deadline = |offset: i64| wait_until(order.pay_by + offset);
-        match visit.then {
-            Then::Abandon => {}
-            Then::Pay { after, again } => {
-                tokio::time::sleep(Duration::from_millis(after)).await;
-                self.pay(visit, &order).await;
-                if again {
-                    self.pay(visit, &order).await;
-                }
-            }
-            Then::Race { offset } => {
-                since_deadline(offset).await;
-                self.pay(visit, &order).await;
-            }
-            Then::PayLate { after } => {
-                since_deadline(i64::try_from(after).unwrap_or(i64::MAX)).await;
-                self.pay(visit, &order).await;
-            }
-            Then::Cancel { after } => {
-                tokio::time::sleep(Duration::from_millis(after)).await;
-                self.cancel(&order).await;
-            }
-        }
-    }
-
-    /// Reports the money of the whole order; every other provider names the amount.
-    async fn pay(&self, visit: &Visit, order: &Order) {
-        let mut body = json!({"payment_id": format!("pay-{}", order.id)});
-        if let (0, Some(total)) = (visit.number % 2, &order.total) {
-            body["amount"] = total.amount.into();
-            body["currency"] = super::CURRENCY.into();
-        }
-        let path = format!("/v1/orders/{}/payments", order.id);
-        let Some(answer) = self.ask(&path, body).await else { return };
-        if answer.status != 200 {
-            return self.tally.strange(format!(
-                "{path} answered {}: {}",
-                answer.status,
-                String::from_utf8_lossy(&answer.body)
-            ));
-        }
-        if let Some(paid) = self.read::<Paid>(&answer) {
-            *self.tally.told().payments.entry(paid.outcome).or_default() += 1;
-        }
-    }
-
-    async fn cancel(&self, order: &Order) {
-        let path = format!("/v1/orders/{}/cancel", order.id);
-        let Some(answer) = self.ask(&path, json!({"reason": "changed my mind"})).await else { return };
-        if answer.status != 200 {
-            return self.tally.strange(format!(
-                "{path} answered {}: {}",
-                answer.status,
-                String::from_utf8_lossy(&answer.body)
-            ));
-        }
-        if let Some(order) = self.read::<Order>(&answer) {
-            self.tally.told().cancelled += u64::from(order.cancel_reason.as_deref() == Some("requested"));
-        }
-    }
-
-    async fn ask(&self, path: &str, body: serde_json::Value) -> Option<Answer> {
-        match self.others.send(Method::POST, path, Some(Bytes::from(body.to_string()))).await {
-            Ok(answer) => Some(answer),
-            Err(e) => {
-                self.tally.strange(format!("{path}: {e}"));
-                None
-            }
-        }
-    }
-
-    fn read<T: serde::de::DeserializeOwned>(&self, answer: &Answer) -> Option<T> {
+    /// The body of an answer; one that is not of the documented shape is noted.
+    pub fn read<T: serde::de::DeserializeOwned>(&self, answer: &Answer) -> Option<T> {
         answer.json().map_err(|e| self.tally.strange(e.to_string())).ok()
     }
-}
-
-/// Waits until the host's clock shows `at`; the server of a demo runs beside it, on the same clock.
-fn wait_until(at: i64) -> impl Future<Output = ()> {
-    let left = Millis(at).since(Millis(host_now()));
-    tokio::time::sleep(Duration::from_millis(u64::try_from(left).unwrap_or(0)))
 }

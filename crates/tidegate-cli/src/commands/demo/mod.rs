@@ -1,8 +1,9 @@
 //! `tidegate demo`: a whole flash sale, and what became of every order of it.
 //!
-//! - [`plan`]: what each buyer will do, decided by the seed. [`crowd`]: the buyers, over HTTP. [`tally`]: what they were told.
+//! - [`plan`]: what each buyer will do, decided by the seed. [`crowd`], [`after`]: the buyers, over HTTP. [`tally`]: what they were told.
 //! - [`verdict`]: events, answers and the auditor put together.
 
+mod after;
 mod crowd;
 mod plan;
 mod tally;

@@ -1,9 +1,10 @@
 //! `tidegate replay`: real orders from CSV, placed, paid and cancelled as they were.
 //!
-//! - [`source`], [`columns`], [`row`], [`price`]: a row as it stands in a file. [`reason`], [`unusable`]: why one cannot be used.
+//! - [`args`]: the flags. [`source`], [`columns`], [`row`], [`price`]: a row as it stands in a file. [`reason`], [`unusable`]: why one cannot be used.
 //! - [`index`], [`plan`], [`invoice`]: rows put together to invoices in order of time, without keeping them.
 //! - [`catalogue`], [`send`], [`cancellations`]: what the server is told. [`report`]: what came of it.
 
+mod args;
 mod cancellations;
 mod catalogue;
 mod columns;
@@ -19,11 +20,12 @@ mod source;
 mod unusable;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use tidegate::core::{Currency, Settings};
+use tidegate::core::Settings;
 
+pub use self::args::Args;
+use self::args::Speed;
 use self::cancellations::Orders;
 use self::catalogue::{Catalogue, Stock};
 use self::columns::Names;
@@ -32,9 +34,8 @@ use self::plan::{Fault, Plan};
 use self::report::{Report, Rows};
 use self::send::{Habits, Sender};
 use self::unusable::Unusable;
-use crate::client::ServerArgs;
 use crate::failure::{Failure, Result};
-use crate::load::own_server::{OwnServer, Stores};
+use crate::load::own_server::OwnServer;
 use crate::load::pool::Pool;
 use crate::load::summary::Summary;
 use crate::load::target::Target;
@@ -47,70 +48,9 @@ const CONNECTIONS: usize = 16;
 /// How long after the last deadline the orders are read.
 const AFTER_THE_LAST: Duration = Duration::from_millis(100);
 
-/// Flags of `replay`.
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    /// CSV files; together they are one stream of invoices in order of time
-    #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
-    #[command(flatten)]
-    server: ServerArgs,
-    #[command(flatten)]
-    stores: Stores,
-    /// Names of the columns where they differ, such as invoice=order_no,price=unit_price
-    #[arg(long, value_name = "COLUMN=NAME,..")]
-    map: Option<String>,
-    /// Units of each SKU
-    #[arg(long, value_name = "UNITS", conflicts_with = "stock_from_total", value_parser = clap::value_parser!(i64).range(0..=tidegate::core::sku::MAX_ON_HAND))]
-    stock: Option<i64>,
-    /// Units of each SKU as a share of what the files sell of it
-    #[arg(long, value_name = "RATIO", default_value_t = 1.0)]
-    stock_from_total: f64,
-    /// How many times faster than it was, or `max`
-    #[arg(long, value_name = "TIMES", default_value = "max", value_parser = speed)]
-    speed: Speed,
-    /// Share of accepted orders that are paid
-    #[arg(long, value_name = "RATIO", default_value_t = 0.7)]
-    pay_ratio: f64,
-    /// How long an order waits for its money, in real time
-    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(i64).range(1..=86_400))]
-    hold_seconds: i64,
-    /// Decides who pays
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Currency of the prices, ISO 4217
-    #[arg(long, value_name = "CODE", default_value = "GBP")]
-    currency: Currency,
-    /// File that gets every row that could not be used, as NDJSON
-    #[arg(long, value_name = "FILE")]
-    unusable: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Speed {
-    Max,
-    Times(f64),
-}
-
-fn speed(text: &str) -> std::result::Result<Speed, String> {
-    match text.parse::<f64>() {
-        _ if text == "max" => Ok(Speed::Max),
-        Ok(times) if times.is_finite() && times > 0.0 => Ok(Speed::Times(times)),
-        _ => Err("must be `max` or a number above 0".to_owned()),
-    }
-}
-
 /// Runs it.
 pub fn run(args: Args) -> Result {
-    let share = |flag: &str, value: f64, most: f64| match (0.0..=most).contains(&value) {
-        true => Ok(()),
-        false => Err(Failure::Usage(format!("{flag} {value}: must be a number from 0 to {most}"))),
-    };
-    share("--pay-ratio", args.pay_ratio, 1.0)?;
-    share("--stock-from-total", args.stock_from_total, 1_000_000.0)?;
+    args.check()?;
     let sound = runtime::run(replay(&args))?;
     if sound { Ok(()) } else { Err(Failure::Found) }
 }
