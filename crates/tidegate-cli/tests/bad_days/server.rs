@@ -22,7 +22,6 @@ pub struct Server {
 /// What to start, and how.
 pub struct Start {
     folder: PathBuf,
-    args: Vec<String>,
     envs: Vec<(String, String)>,
     wrapper: Vec<String>,
 }
@@ -30,12 +29,7 @@ pub struct Start {
 impl Start {
     /// A server with its ledger in `folder`.
     pub fn in_folder(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), args: Vec::new(), envs: Vec::new(), wrapper: Vec::new() }
-    }
-
-    pub fn arg(mut self, arg: &str) -> Self {
-        self.args.push(arg.to_owned());
-        self
+        Self { folder: folder.to_owned(), envs: Vec::new(), wrapper: Vec::new() }
     }
 
     pub fn env(mut self, name: &str, value: &str) -> Self {
@@ -60,7 +54,7 @@ impl Start {
             }
         };
         let ledger = format!("sqlite:{}", self.folder.join("ledger.db").display());
-        command.args(["serve", "--listen", &address.to_string(), "--ledger", &ledger]).args(&self.args);
+        command.args(["serve", "--listen", &address.to_string(), "--ledger", &ledger]);
         command.envs(self.envs.iter().map(|(k, v)| (k, v))).current_dir(std::env::temp_dir());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         command
