@@ -11,16 +11,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("tidegate-embedded", &["tidegate-core", "tidegate-backend"]),
     ("tidegate-sql", &["tidegate-core", "tidegate-backend"]),
     ("tidegate-redis", &["tidegate-core", "tidegate-backend"]),
-    (
-        "tidegate",
-        &[
-            "tidegate-core",
-            "tidegate-backend",
-            "?tidegate-embedded",
-            "?tidegate-sql",
-            "?tidegate-redis",
-        ],
-    ),
+    ("tidegate", &["tidegate-core", "tidegate-backend", "?tidegate-embedded", "?tidegate-sql", "?tidegate-redis"]),
     ("tidegate-server", &["tidegate"]),
     ("tidegate-cli", &["tidegate", "tidegate-server"]),
     ("xtask", &[]),
@@ -31,21 +22,13 @@ const CONFORMANCE: &str = "tidegate-conformance";
 
 /// Crates of others that only some of ours may name.
 const VENDORS: &[(&[&str], &[&str], &str)] = &[
-    (
-        &["rusqlite", "libsqlite3-sys"],
-        &["tidegate-embedded"],
-        "SQL drivers stay in the back ends",
-    ),
+    (&["rusqlite", "libsqlite3-sys"], &["tidegate-embedded"], "SQL drivers stay in the back ends"),
     (
         &["sqlx", "sqlx-core", "deadpool", "mysql_async", "tokio-postgres"],
         &["tidegate-sql"],
         "SQL drivers stay in the back ends",
     ),
-    (
-        &["redis", "fred", "rustis"],
-        &["tidegate-redis"],
-        "the Redis client stays in its back end",
-    ),
+    (&["redis", "fred", "rustis"], &["tidegate-redis"], "the Redis client stays in its back end"),
     (
         &["axum", "tower-http", "tower", "utoipa-axum", "actix-web"],
         &["tidegate-server"],
@@ -56,11 +39,7 @@ const VENDORS: &[(&[&str], &[&str], &str)] = &[
         &["tidegate-server", "tidegate-cli"],
         "only server and cli speak HTTP",
     ),
-    (
-        &["clap", "indicatif"],
-        &["tidegate-cli"],
-        "only the command line has flags",
-    ),
+    (&["clap", "indicatif"], &["tidegate-cli"], "only the command line has flags"),
 ];
 
 /// What the rules (core) must be free of: runtimes, clocks, randomness, the operating system.
@@ -86,17 +65,11 @@ const NOT_IN_CORE: &[&str] = &[
 
 /// What is wrong with the dependencies of the manifest at `path`.
 pub fn check(path: &str, manifest: &Table) -> Vec<String> {
-    let Some(name) = manifest
-        .get("package")
-        .and_then(|p| p.get("name"))
-        .and_then(|n| n.as_str())
-    else {
+    let Some(name) = manifest.get("package").and_then(|p| p.get("name")).and_then(|n| n.as_str()) else {
         return Vec::new();
     };
     let Some((_, allowed)) = OURS.iter().find(|(crate_name, _)| *crate_name == name) else {
-        return vec![format!(
-            "{path}: crate {name} has no place in the layers; give it one in xtask/src/layers.rs"
-        )];
+        return vec![format!("{path}: crate {name} has no place in the layers; give it one in xtask/src/layers.rs")];
     };
     let mut findings = Vec::new();
     for (section, dependency, optional) in dependencies(manifest) {
@@ -108,17 +81,12 @@ pub fn check(path: &str, manifest: &Table) -> Vec<String> {
             if !behind && !allowed.contains(&dependency.as_str()) {
                 findings.push(format!("{path}: {name} must not depend on {dependency} ([{section}]); dependencies point down the layers only"));
             } else if behind && !optional && !dev {
-                findings.push(format!(
-                    "{path}: {dependency} must be optional in {name}, behind a feature"
-                ));
+                findings.push(format!("{path}: {dependency} must be optional in {name}, behind a feature"));
             }
         }
         for (crates, owners, why) in VENDORS {
             if crates.contains(&dependency.as_str()) && !owners.contains(&name) && !dev {
-                findings.push(format!(
-                    "{path}: {name} must not name {dependency}: {why} ({})",
-                    owners.join(", ")
-                ));
+                findings.push(format!("{path}: {name} must not name {dependency}: {why} ({})", owners.join(", ")));
             }
         }
         if name == "tidegate-core" && !dev && NOT_IN_CORE.contains(&dependency.as_str()) {
@@ -157,27 +125,18 @@ mod tests {
     use super::*;
 
     fn findings(name: &str, rest: &str) -> Vec<String> {
-        check(
-            "x/Cargo.toml",
-            &format!("[package]\nname = \"{name}\"\n{rest}").parse().unwrap(),
-        )
+        check("x/Cargo.toml", &format!("[package]\nname = \"{name}\"\n{rest}").parse().unwrap())
     }
 
     #[test]
     fn what_may_be() {
         for (name, rest) in [
-            (
-                "tidegate-core",
-                "[dependencies]\nserde = \"1\"\n[dev-dependencies]\nproptest = \"1\"",
-            ),
+            ("tidegate-core", "[dependencies]\nserde = \"1\"\n[dev-dependencies]\nproptest = \"1\""),
             (
                 "tidegate-embedded",
                 "[dependencies]\nrusqlite.workspace = true\ntidegate-core.workspace = true\n[dev-dependencies]\ntidegate-conformance.workspace = true",
             ),
-            (
-                "tidegate",
-                "[dependencies]\ntidegate-embedded = { workspace = true, optional = true }",
-            ),
+            ("tidegate", "[dependencies]\ntidegate-embedded = { workspace = true, optional = true }"),
             (
                 "tidegate-cli",
                 "[dependencies]\ntidegate.workspace = true\ntidegate-server.workspace = true\nreqwest = \"0.13\"",
@@ -191,21 +150,13 @@ mod tests {
     fn what_must_not_be() {
         for (name, rest, want) in [
             ("tidegate-core", "[dependencies]\ntokio = \"1\"", "must not name tokio"),
-            (
-                "tidegate-core",
-                "[target.'cfg(unix)'.dependencies]\nrustix = \"1\"",
-                "must not name rustix",
-            ),
+            ("tidegate-core", "[target.'cfg(unix)'.dependencies]\nrustix = \"1\"", "must not name rustix"),
             (
                 "tidegate-core",
                 "[dependencies]\ntidegate-backend.workspace = true",
                 "must not depend on tidegate-backend",
             ),
-            (
-                "tidegate-backend",
-                "[dependencies]\nreqwest = \"0.13\"",
-                "must not name reqwest",
-            ),
+            ("tidegate-backend", "[dependencies]\nreqwest = \"0.13\"", "must not name reqwest"),
             (
                 "tidegate-embedded",
                 "[dependencies]\ntidegate-redis.workspace = true",
@@ -216,34 +167,15 @@ mod tests {
                 "[dependencies]\ntidegate-conformance.workspace = true",
                 "must not depend on tidegate-conformance",
             ),
-            (
-                "tidegate",
-                "[dependencies]\ntidegate-embedded.workspace = true",
-                "must be optional",
-            ),
-            (
-                "tidegate",
-                "[dependencies]\nrusqlite = \"0.40\"",
-                "must not name rusqlite",
-            ),
-            (
-                "tidegate",
-                "[dependencies]\ndb = { package = \"redis\", version = \"1\" }",
-                "must not name redis",
-            ),
-            (
-                "tidegate-server",
-                "[dependencies]\ntidegate-core.workspace = true",
-                "must not depend on tidegate-core",
-            ),
+            ("tidegate", "[dependencies]\ntidegate-embedded.workspace = true", "must be optional"),
+            ("tidegate", "[dependencies]\nrusqlite = \"0.40\"", "must not name rusqlite"),
+            ("tidegate", "[dependencies]\ndb = { package = \"redis\", version = \"1\" }", "must not name redis"),
+            ("tidegate-server", "[dependencies]\ntidegate-core.workspace = true", "must not depend on tidegate-core"),
             ("tidegate-cli", "[dependencies]\naxum = \"0.8\"", "must not name axum"),
             ("tidegate-extra", "", "has no place in the layers"),
         ] {
             let found = findings(name, rest);
-            assert!(
-                found.len() == 1 && found[0].contains(want),
-                "{name}: {found:?}, wanted {want}"
-            );
+            assert!(found.len() == 1 && found[0].contains(want), "{name}: {found:?}, wanted {want}");
         }
     }
 }

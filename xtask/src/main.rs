@@ -12,11 +12,7 @@ mod tree;
 
 use std::process::ExitCode;
 
-#[expect(
-    clippy::print_stderr,
-    clippy::print_stdout,
-    reason = "the one place of this tool that prints"
-)]
+#[expect(clippy::print_stderr, clippy::print_stdout, reason = "the one place of this tool that prints")]
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args != ["tidy"] {

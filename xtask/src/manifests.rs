@@ -11,11 +11,7 @@ pub fn check(path: &str, manifest: &Table) -> Vec<String> {
                 findings.push(format!("{path}: write {field}.workspace = true"));
             }
         }
-        if package
-            .get("description")
-            .and_then(Value::as_str)
-            .is_none_or(str::is_empty)
-        {
+        if package.get("description").and_then(Value::as_str).is_none_or(str::is_empty) {
             findings.push(format!("{path}: a description is missing"));
         }
         if !inherits(manifest.get("lints")) {
@@ -51,27 +47,17 @@ fn workspace(path: &str, manifest: &Table, findings: &mut Vec<String>) {
         findings.push(format!("{path}: neither a package nor a workspace"));
         return;
     };
-    let package = |field: &str| {
-        workspace
-            .get("package")
-            .and_then(|p| p.get(field))
-            .and_then(Value::as_str)
-    };
+    let package = |field: &str| workspace.get("package").and_then(|p| p.get(field)).and_then(Value::as_str);
     if package("license") != Some("MIT OR Apache-2.0") {
         findings.push(format!("{path}: the licence is MIT OR Apache-2.0"));
     }
     if package("rust-version").is_none() {
         findings.push(format!("{path}: rust-version is missing"));
     }
-    let unsafe_code = workspace
-        .get("lints")
-        .and_then(|l| l.get("rust"))
-        .and_then(|r| r.get("unsafe_code"))
-        .and_then(Value::as_str);
+    let unsafe_code =
+        workspace.get("lints").and_then(|l| l.get("rust")).and_then(|r| r.get("unsafe_code")).and_then(Value::as_str);
     if unsafe_code != Some("forbid") {
-        findings.push(format!(
-            "{path}: [workspace.lints.rust] unsafe_code = \"forbid\" is missing"
-        ));
+        findings.push(format!("{path}: [workspace.lints.rust] unsafe_code = \"forbid\" is missing"));
     }
 }
 

@@ -43,18 +43,9 @@ fn line_of(text: &str, at: usize) -> usize {
 }
 
 fn unfinished(file: &File, findings: &mut Vec<String>) {
-    for mark in [
-        concat!("to", "do!"),
-        concat!("unimple", "mented!"),
-        concat!("FIX", "ME"),
-        concat!("XX", "X"),
-    ] {
+    for mark in [concat!("to", "do!"), concat!("unimple", "mented!"), concat!("FIX", "ME"), concat!("XX", "X")] {
         for (at, _) in file.text.match_indices(mark) {
-            findings.push(format!(
-                "{}:{}: {mark} in shipped code; finish it",
-                file.path,
-                line_of(&file.text, at)
-            ));
+            findings.push(format!("{}:{}: {mark} in shipped code; finish it", file.path, line_of(&file.text, at)));
         }
     }
     for (at, _) in file.text.match_indices(concat!("#[al", "low(")) {
@@ -107,11 +98,9 @@ fn length(file: &File, findings: &mut Vec<String>) {
 
 /// Exceptions that excuse nothing any more.
 pub fn stale_exceptions(files: &[File]) -> Vec<String> {
-    let stale = LONG_FILES.iter().filter(|(path, _)| {
-        !files
-            .iter()
-            .any(|file| file.path == *path && file.text.lines().count() > MAX_LINES)
-    });
+    let stale = LONG_FILES
+        .iter()
+        .filter(|(path, _)| !files.iter().any(|file| file.path == *path && file.text.lines().count() > MAX_LINES));
     stale
         .map(|(path, _)| {
             format!("xtask/src/sources.rs: {path} is not that long any more; strike it from the exceptions")
@@ -126,11 +115,7 @@ fn machine_path(file: &File, machine: &[String], findings: &mut Vec<String>) {
             !file.text[..*at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '~' | '}'))
         });
         if let Some(at) = at {
-            findings.push(format!(
-                "{}:{}: {prefix}.. is a path of one machine",
-                file.path,
-                line_of(&file.text, at)
-            ));
+            findings.push(format!("{}:{}: {prefix}.. is a path of one machine", file.path, line_of(&file.text, at)));
             return;
         }
     }
@@ -141,13 +126,7 @@ mod tests {
     use super::*;
 
     fn findings(path: &str, text: &str) -> Vec<String> {
-        check(
-            &File {
-                path: path.to_owned(),
-                text: text.to_owned(),
-            },
-            &["/ho\u{6d}e/".to_owned()],
-        )
+        check(&File { path: path.to_owned(), text: text.to_owned() }, &["/ho\u{6d}e/".to_owned()])
     }
 
     #[test]
@@ -158,30 +137,15 @@ mod tests {
         let home = concat!("see /ho", "me/ann/x");
         for (path, text, want) in [
             ("crates/tidegate/src/a.rs", todo, "a.rs:2: "),
-            (
-                "crates/tidegate-cli/src/a.rs",
-                concat!("// FIX", "ME later"),
-                "a.rs:1: ",
-            ),
+            ("crates/tidegate-cli/src/a.rs", concat!("// FIX", "ME later"), "a.rs:1: "),
             ("crates/tidegate-cli/src/a.rs", allow, "write #[expect"),
             ("crates/tidegate-server/src/a.rs", long.as_str(), "601 lines"),
-            (
-                "crates/tidegate/src/a.rs",
-                "println!(\"x\")",
-                "a library does not print",
-            ),
-            (
-                "crates/tidegate-core/src/a.rs",
-                "std::time::SystemTime::now()",
-                "the rules are pure",
-            ),
+            ("crates/tidegate/src/a.rs", "println!(\"x\")", "a library does not print"),
+            ("crates/tidegate-core/src/a.rs", "std::time::SystemTime::now()", "the rules are pure"),
             ("README.md", home, "path of one machine"),
         ] {
             let found = findings(path, text);
-            assert!(
-                found.len() == 1 && found[0].contains(want),
-                "{path}: {found:?}, wanted {want}"
-            );
+            assert!(found.len() == 1 && found[0].contains(want), "{path}: {found:?}, wanted {want}");
         }
     }
 
@@ -192,10 +156,7 @@ mod tests {
             ("crates/tidegate/tests/a.rs", todo),
             ("crates/tidegate/src/workers/tests.rs", todo),
             ("crates/tidegate-cli/src/a.rs", "println!(\"x\")"),
-            (
-                "crates/tidegate/src/a.rs",
-                "// never println!\n#[cfg(test)]\nmod tests { println!() }",
-            ),
+            ("crates/tidegate/src/a.rs", "// never println!\n#[cfg(test)]\nmod tests { println!() }"),
             ("README.md", "https://example.com/home/x and ./home/x"),
         ] {
             assert_eq!(findings(path, text), Vec::<String>::new(), "{path}");

@@ -15,8 +15,7 @@ pub struct File {
 pub fn root() -> Result<PathBuf, String> {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("xtask"), PathBuf::from);
     let root = here.join("..");
-    root.canonicalize()
-        .map_err(|e| format!("cannot find the workspace from {}: {e}", here.display()))
+    root.canonicalize().map_err(|e| format!("cannot find the workspace from {}: {e}", here.display()))
 }
 
 /// Every text file git knows or would add; without git, every file outside `target` and hidden folders.
@@ -26,19 +25,15 @@ pub fn read(root: &Path) -> Result<Vec<File>, String> {
         .current_dir(root)
         .output();
     let paths = match listed {
-        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout)
-            .split('\0')
-            .filter(|p| !p.is_empty())
-            .map(str::to_owned)
-            .collect(),
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).split('\0').filter(|p| !p.is_empty()).map(str::to_owned).collect()
+        }
         _ => walk(root)?,
     };
     // What is not UTF-8 is no text, and what was deleted but not yet committed is not there.
-    let texts = paths.into_iter().filter_map(|path| {
-        std::fs::read_to_string(root.join(&path))
-            .ok()
-            .map(|text| File { path, text })
-    });
+    let texts = paths
+        .into_iter()
+        .filter_map(|path| std::fs::read_to_string(root.join(&path)).ok().map(|text| File { path, text }));
     Ok(texts.collect())
 }
 
@@ -65,10 +60,7 @@ fn walk(root: &Path) -> Result<Vec<String>, String> {
 /// Beginnings of paths that belong to one machine: users' homes, and the folder this tree lies in.
 pub fn machine_paths(root: &Path) -> Vec<String> {
     // Put together here so that this file does not name one.
-    let mut paths: Vec<String> = ["root", "home", "Users"]
-        .iter()
-        .map(|name| format!("/{name}/"))
-        .collect();
+    let mut paths: Vec<String> = ["root", "home", "Users"].iter().map(|name| format!("/{name}/")).collect();
     let homes = std::env::var("HOME").ok().map(PathBuf::from);
     for path in homes.into_iter().chain(root.parent().map(Path::to_owned)) {
         if path.components().count() > 1 {
