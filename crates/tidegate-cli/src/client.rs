@@ -1,5 +1,6 @@
 //! The HTTP client of the tools: JSON in, JSON out, problem documents as readable errors.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -32,12 +33,24 @@ pub struct ServerArgs {
     /// Token of the server; better given by the environment, where `ps` does not show it
     #[arg(long, value_name = "TOKEN", env = "TIDEGATE_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
+    /// File that holds the token
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_TOKEN_FILE", conflicts_with = "token")]
+    pub token_file: Option<PathBuf>,
 }
 
 impl ServerArgs {
     /// The client of that server.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for a URL or token that cannot be one, or a token's file that cannot be read.
     pub fn client(&self) -> Result<Client> {
-        Client::new(self.to.as_deref(), self.token.as_deref())
+        let from_file = self.token_file.as_ref().map(|path| {
+            std::fs::read_to_string(path).map_err(|e| {
+                Failure::Usage(format!("--token-file (TIDEGATE_TOKEN_FILE): cannot read {}: {e}", path.display()))
+            })
+        });
+        let token = from_file.transpose()?.or_else(|| self.token.clone());
+        Client::new(self.to.as_deref(), token.as_deref())
     }
 }
 

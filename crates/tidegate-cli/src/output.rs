@@ -31,7 +31,7 @@ pub fn note(text: impl AsRef<str>) {
 }
 
 /// A failed write to stdout as a failure of the command.
-pub fn written<T>(result: io::Result<T>) -> Result<T> {
+fn written<T>(result: io::Result<T>) -> Result<T> {
     result.map_err(|e| match e.kind() {
         io::ErrorKind::BrokenPipe => Failure::ReaderGone,
         _ => Failure::Work(format!("cannot write to stdout: {e}")),

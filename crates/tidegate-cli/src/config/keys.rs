@@ -115,8 +115,15 @@ pub fn find(path: &str) -> Option<&'static Key> {
 /// Variables that begin with `TIDEGATE_` and are no keys: read by the tools, the tests, or set by Kubernetes for a
 /// service of this name.
 pub fn is_foreign_variable(name: &str) -> bool {
-    const OTHERS: [&str; 6] =
-        ["TIDEGATE_CONFIG", "TIDEGATE_URL", "TIDEGATE_TOKEN", "TIDEGATE_BIN", "TIDEGATE_TEST_LONG", "TIDEGATE_PORT"];
+    const OTHERS: [&str; 7] = [
+        "TIDEGATE_CONFIG",
+        "TIDEGATE_URL",
+        "TIDEGATE_TOKEN",
+        "TIDEGATE_TOKEN_FILE",
+        "TIDEGATE_BIN",
+        "TIDEGATE_TEST_LONG",
+        "TIDEGATE_PORT",
+    ];
     OTHERS.contains(&name) || ["TIDEGATE_SERVICE_", "TIDEGATE_PORT_"].iter().any(|prefix| name.starts_with(prefix))
 }
 

@@ -14,6 +14,8 @@ use crate::output;
 pub struct Sink {
     out: BufWriter<Box<dyn Write + Send>>,
     place: Option<Place>,
+    /// What is written to, in words.
+    name: String,
     label: String,
     cursor: String,
     bytes: u64,
@@ -34,9 +36,11 @@ impl Sink {
     /// # Errors
     /// [`Failure::Usage`] when the file cannot be written.
     pub fn open(output: Option<&Path>, label: &str) -> Result<(Self, Option<String>)> {
+        let name = output.map_or_else(|| "stdout".to_owned(), |path| path.display().to_string());
         let new = |out, place| Self {
             out: BufWriter::new(out),
             place,
+            name: name.clone(),
             label: label.to_owned(),
             cursor: String::new(),
             bytes: 0,
@@ -72,7 +76,7 @@ impl Sink {
     /// Writes one line.
     ///
     /// # Errors
-    /// As [`output::written`].
+    /// [`Failure::ReaderGone`]; [`Failure::Work`] when it cannot be written.
     pub fn line(&mut self, text: &str) -> Result {
         self.rows += 1;
         self.write(text.as_bytes())?;
@@ -82,7 +86,7 @@ impl Sink {
     /// Writes rows of CSV.
     ///
     /// # Errors
-    /// As [`output::written`].
+    /// [`Failure::ReaderGone`]; [`Failure::Work`] when it cannot be written.
     pub fn csv(&mut self, rows: impl IntoIterator<Item = Vec<String>>) -> Result {
         let mut writer = csv::Writer::from_writer(Vec::new());
         for row in rows {
@@ -99,16 +103,14 @@ impl Sink {
     }
 
     fn written(&mut self, write: impl FnOnce(&mut BufWriter<Box<dyn Write + Send>>) -> io::Result<()>) -> Result {
-        let done = write(&mut self.out);
-        match &self.place {
-            None => output::written(done),
-            Some(place) => done.map_err(|e| {
-                Failure::Work(format!(
-                    "cannot write {}: {e}; free space and run the command again, it goes on where it stopped",
-                    place.partial.display()
-                ))
-            }),
-        }
+        write(&mut self.out).map_err(|e| match (&self.place, e.kind()) {
+            (None, io::ErrorKind::BrokenPipe) => Failure::ReaderGone,
+            (None, _) => Failure::Work(format!("cannot write to {}: {e}", self.name)),
+            (Some(_), _) => Failure::Work(format!(
+                "cannot write {}: {e}; free space and run the command again, it goes on where it stopped",
+                self.name
+            )),
+        })
     }
 
     /// A page is written whole; the next one begins at `cursor`.
