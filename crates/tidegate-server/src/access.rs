@@ -38,12 +38,19 @@ impl Tokens {
             return Err(Problem::new(&catalogue::UNAUTHENTICATED, detail));
         };
         let Some(token) = self.find(sent) else {
-            return Err(Problem::new(&catalogue::UNAUTHENTICATED, "The token is not one of the server's; check the configuration."));
+            return Err(Problem::new(
+                &catalogue::UNAUTHENTICATED,
+                "The token is not one of the server's; check the configuration.",
+            ));
         };
         if token.role >= role {
             return Ok(());
         }
-        let detail = format!("This token has the role {}; this call needs a token of the role {}.", token.role.name(), role.name());
+        let detail = format!(
+            "This token has the role {}; this call needs a token of the role {}.",
+            token.role.name(),
+            role.name()
+        );
         Err(Problem::new(&catalogue::FORBIDDEN, detail))
     }
 
@@ -74,7 +81,10 @@ pub(crate) fn check_origin(parts: &Parts, loopback: bool) -> Result<(), Problem>
     };
     let authority = parts.uri.authority().map_or(host, |authority| authority.as_str());
     if loopback && !host.is_empty() && !(is_loopback_name(host) && is_loopback_name(authority)) {
-        return Err(Problem::new(&catalogue::FORBIDDEN_ORIGIN, "This host is not the server's own; call it as localhost or 127.0.0.1."));
+        return Err(Problem::new(
+            &catalogue::FORBIDDEN_ORIGIN,
+            "This host is not the server's own; call it as localhost or 127.0.0.1.",
+        ));
     }
     let mut origins = parts.headers.get_all(ORIGIN).iter();
     let own = origins.all(|origin| {

@@ -53,7 +53,10 @@ impl Call {
     /// The `Idempotency-Key` of a call that is not safe to repeat without one.
     pub(crate) fn required_key(&self) -> Result<IdempotencyKey, Problem> {
         self.key()?.ok_or_else(|| {
-            Problem::new(&catalogue::IDEMPOTENCY_KEY_REQUIRED, "Send an Idempotency-Key header, and the same one with every repeat.")
+            Problem::new(
+                &catalogue::IDEMPOTENCY_KEY_REQUIRED,
+                "Send an Idempotency-Key header, and the same one with every repeat.",
+            )
         })
     }
 

@@ -108,7 +108,8 @@ impl Default for Limits {
 }
 
 fn connections_for_descriptors() -> usize {
-    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(DEFAULT_CONNECTIONS * 2);
+    let descriptors =
+        rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(DEFAULT_CONNECTIONS * 2);
     usize::try_from((descriptors / 4 * 3).clamp(16, DEFAULT_CONNECTIONS)).unwrap_or(16)
 }
 
@@ -123,7 +124,9 @@ pub enum ServerError {
     )]
     OpenToAll(SocketAddr),
     /// The manual clock is for tests on the same machine.
-    #[error("refusing to listen on {0} with a manual clock: it is for tests; listen on 127.0.0.1 or leave out --manual-clock")]
+    #[error(
+        "refusing to listen on {0} with a manual clock: it is for tests; listen on 127.0.0.1 or leave out --manual-clock"
+    )]
     ManualClockInTheOpen(SocketAddr),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {source}; choose another address with --listen")]
@@ -149,7 +152,9 @@ pub enum ServerError {
     #[error("the tokens {0:?} and {1:?} are the same; make a token of its own for each caller with `tidegate token`")]
     SameToken(String, String),
     /// Another metrics recorder is installed in this process.
-    #[error("the process has another metrics recorder already; install Tidegate's first, or do not call install_metrics")]
+    #[error(
+        "the process has another metrics recorder already; install Tidegate's first, or do not call install_metrics"
+    )]
     Recorder,
 }
 

@@ -59,7 +59,9 @@ fn find(app: &App, parts: &Parts) -> Result<(usize, &'static Route, Ids), Proble
         Found::OtherMethods(allow) => {
             Err(Problem::new(&catalogue::METHOD_NOT_ALLOWED, "Use a method that the Allow header lists.").allow(allow))
         }
-        Found::Nothing => Err(Problem::new(&catalogue::NOT_FOUND, "There is no such address; compare the path with /openapi.json.")),
+        Found::Nothing => {
+            Err(Problem::new(&catalogue::NOT_FOUND, "There is no such address; compare the path with /openapi.json."))
+        }
     }
 }
 
@@ -69,7 +71,8 @@ async fn refuse(problem: Problem, parts: &Parts, mut incoming: Incoming) -> Answ
 }
 
 async fn run(app: &Arc<App>, route: &'static Route, ids: Ids, parts: Parts, mut incoming: Incoming) -> Answer {
-    let allowed = app.tokens.check(route.access, &parts.headers).and_then(|()| access::check_origin(&parts, app.loopback));
+    let allowed =
+        app.tokens.check(route.access, &parts.headers).and_then(|()| access::check_origin(&parts, app.loopback));
     if let Err(problem) = allowed {
         return refuse(problem, &parts, incoming).await;
     }
@@ -79,10 +82,14 @@ async fn run(app: &Arc<App>, route: &'static Route, ids: Ids, parts: Parts, mut 
     };
     let body = match take_body(app, route, &parts, &mut incoming).await {
         Ok(body) => body,
+        // What has just proved slow or broken is not waited for again.
+        Err(problem) if matches!(problem.status(), 400 | 408) => return Err(problem),
         Err(problem) => return refuse(problem, &parts, incoming).await,
     };
     let [Some(first), Some(second)] = ids else {
-        return Err(problem::malformed("The path is not percent-encoded UTF-8; encode each id and send the request again."));
+        return Err(problem::malformed(
+            "The path is not percent-encoded UTF-8; encode each id and send the request again.",
+        ));
     };
     let call = Call { app: Arc::clone(app), route, ids: [first, second], parts, body };
     if !route.any_query && route.params.is_empty() {
@@ -101,7 +108,8 @@ fn budget<'a>(app: &'a App, route: &Route, incoming: &Incoming) -> Result<Option
     }
     let kib = u32::try_from(most.div_ceil(1024)).unwrap_or(u32::MAX);
     app.body_budget.try_acquire_many(kib).map(Some).map_err(|_| {
-        Problem::new(&catalogue::OVERLOADED, "Too many large requests are in memory; send this one again in a second.").retry_after(1)
+        Problem::new(&catalogue::OVERLOADED, "Too many large requests are in memory; send this one again in a second.")
+            .retry_after(1)
     })
 }
 
@@ -140,6 +148,8 @@ async fn guarded(app: &App, route: &'static Route, call: Call) -> Answer {
 
 fn too_slow(app: &App) -> Problem {
     let seconds = app.limits.request_timeout.as_secs();
-    let detail = format!("The ledger gave no answer within {seconds} s and the change may have been made; send the same request again, repeating it is safe.");
+    let detail = format!(
+        "The ledger gave no answer within {seconds} s and the change may have been made; send the same request again, repeating it is safe."
+    );
     Problem::new(&catalogue::LEDGER_UNAVAILABLE, detail).retry_after(2)
 }

@@ -66,7 +66,9 @@ impl hyper::body::Body for Body {
                 self.content = Content::Empty;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
-            Content::Stream(pieces) => pieces.as_mut().poll_next(cx).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes)))),
+            Content::Stream(pieces) => {
+                pieces.as_mut().poll_next(cx).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
+            }
         }
     }
 

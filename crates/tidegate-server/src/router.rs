@@ -212,7 +212,11 @@ mod tests {
     fn templates_and_names_are_unique() {
         let routes: Vec<_> = routes::all().collect();
         for (i, a) in routes.iter().enumerate() {
-            assert!(!a.summary.is_empty() && !a.answers.is_empty() && !a.tag.is_empty(), "{} is not described", a.operation);
+            assert!(
+                !a.summary.is_empty() && !a.answers.is_empty() && !a.tag.is_empty(),
+                "{} is not described",
+                a.operation
+            );
             for b in &routes[..i] {
                 assert!(a.operation != b.operation && (a.verb, a.template) != (b.verb, b.template), "{}", a.operation);
             }

@@ -36,30 +36,126 @@ const LATENESS: &[f64] = &[0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 /// Commands of a batch.
 const BATCH: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
-const fn metric(name: &'static str, kind: Kind, unit: Unit, labels: &'static [&'static str], help: &'static str) -> Metric {
+const fn metric(
+    name: &'static str,
+    kind: Kind,
+    unit: Unit,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
     Metric { name, kind, unit, labels, help }
 }
 
 /// All of them.
 pub static CATALOGUE: &[Metric] = &[
-    metric("tidegate_http_requests_total", Kind::Counter, Unit::Count, &["method", "route", "status"], "Requests answered; route `none` stands for addresses that do not exist and requests that could not be read."),
-    metric("tidegate_http_request_seconds", Kind::Histogram(SECONDS), Unit::Seconds, &["method", "route", "status"], "From a request's head to its response's head."),
-    metric("tidegate_http_requests_in_flight", Kind::Gauge, Unit::Count, &[], "Requests being answered, event streams included."),
+    metric(
+        "tidegate_http_requests_total",
+        Kind::Counter,
+        Unit::Count,
+        &["method", "route", "status"],
+        "Requests answered; route `none` stands for addresses that do not exist and requests that could not be read.",
+    ),
+    metric(
+        "tidegate_http_request_seconds",
+        Kind::Histogram(SECONDS),
+        Unit::Seconds,
+        &["method", "route", "status"],
+        "From a request's head to its response's head.",
+    ),
+    metric(
+        "tidegate_http_requests_in_flight",
+        Kind::Gauge,
+        Unit::Count,
+        &[],
+        "Requests being answered, event streams included.",
+    ),
     metric("tidegate_http_connections", Kind::Gauge, Unit::Count, &[], "Open connections."),
     metric("tidegate_http_event_streams", Kind::Gauge, Unit::Count, &[], "Open event streams."),
-    metric("tidegate_http_evicted_connections_total", Kind::Counter, Unit::Count, &[], "Connections without a request that were closed to make room for new ones."),
-    metric("tidegate_http_panics_total", Kind::Counter, Unit::Count, &[], "Requests that met a fault of the server's own; each is a bug."),
-    metric("tidegate_overloaded_total", Kind::Counter, Unit::Count, &[], "Commands and look-ups refused because the queue in front of the ledger was full."),
-    metric("tidegate_commit_seconds", Kind::Histogram(SECONDS), Unit::Seconds, &[], "One committed batch, from its hand-over to the ledger until it is durable."),
+    metric(
+        "tidegate_http_evicted_connections_total",
+        Kind::Counter,
+        Unit::Count,
+        &[],
+        "Connections without a request that were closed to make room for new ones.",
+    ),
+    metric(
+        "tidegate_http_panics_total",
+        Kind::Counter,
+        Unit::Count,
+        &[],
+        "Requests that met a fault of the server's own; each is a bug.",
+    ),
+    metric(
+        "tidegate_overloaded_total",
+        Kind::Counter,
+        Unit::Count,
+        &[],
+        "Commands and look-ups refused because the queue in front of the ledger was full.",
+    ),
+    metric(
+        "tidegate_commit_seconds",
+        Kind::Histogram(SECONDS),
+        Unit::Seconds,
+        &[],
+        "One committed batch, from its hand-over to the ledger until it is durable.",
+    ),
     metric("tidegate_commit_batch", Kind::Histogram(BATCH), Unit::Count, &[], "Commands in a committed batch."),
-    metric("tidegate_gate_refusals_total", Kind::Counter, Unit::Count, &[], "Orders refused for lack of stock without a write to the ledger."),
-    metric("tidegate_deadline_lateness_seconds", Kind::Histogram(LATENESS), Unit::Seconds, &[], "How long after it was due an unpaid order was cancelled."),
-    metric("tidegate_deadline_oldest_overdue_seconds", Kind::Gauge, Unit::Seconds, &[], "How overdue the oldest pending order is; 0 when none is."),
-    metric("tidegate_deadline_failures_total", Kind::Counter, Unit::Count, &[], "Tries to act on an order's deadline that failed."),
-    metric("tidegate_orders_parked_total", Kind::Counter, Unit::Count, &[], "Orders whose deadline could not be acted on and that were put aside."),
-    metric("tidegate_sweep_found_total", Kind::Counter, Unit::Count, &[], "Due orders that the deadline index had missed and the sweep found."),
-    metric("tidegate_payments_unmatched_stale_total", Kind::Counter, Unit::Count, &[], "Payments that have matched no order for a day."),
-    metric("tidegate_drift_total", Kind::Counter, Unit::Count, &["invariant"], "Differences and broken invariants a reconciliation found."),
+    metric(
+        "tidegate_gate_refusals_total",
+        Kind::Counter,
+        Unit::Count,
+        &[],
+        "Orders refused for lack of stock without a write to the ledger.",
+    ),
+    metric(
+        "tidegate_deadline_lateness_seconds",
+        Kind::Histogram(LATENESS),
+        Unit::Seconds,
+        &[],
+        "How long after it was due an unpaid order was cancelled.",
+    ),
+    metric(
+        "tidegate_deadline_oldest_overdue_seconds",
+        Kind::Gauge,
+        Unit::Seconds,
+        &[],
+        "How overdue the oldest pending order is; 0 when none is.",
+    ),
+    metric(
+        "tidegate_deadline_failures_total",
+        Kind::Counter,
+        Unit::Count,
+        &[],
+        "Tries to act on an order's deadline that failed.",
+    ),
+    metric(
+        "tidegate_orders_parked_total",
+        Kind::Counter,
+        Unit::Count,
+        &[],
+        "Orders whose deadline could not be acted on and that were put aside.",
+    ),
+    metric(
+        "tidegate_sweep_found_total",
+        Kind::Counter,
+        Unit::Count,
+        &[],
+        "Due orders that the deadline index had missed and the sweep found.",
+    ),
+    metric(
+        "tidegate_payments_unmatched_stale_total",
+        Kind::Counter,
+        Unit::Count,
+        &[],
+        "Payments that have matched no order for a day.",
+    ),
+    metric(
+        "tidegate_drift_total",
+        Kind::Counter,
+        Unit::Count,
+        &["invariant"],
+        "Differences and broken invariants a reconciliation found.",
+    ),
 ];
 
 /// Tells the recorder what the metrics mean.
@@ -89,7 +185,8 @@ pub fn metrics_markdown() -> String {
         };
         let labels = if metric.labels.is_empty() { "-".to_owned() } else { metric.labels.join(", ") };
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "| `{}` | {kind} | {} | {labels} | {} |", metric.name, metric.unit.as_str(), metric.help);
+        let _ =
+            writeln!(text, "| `{}` | {kind} | {} | {labels} | {} |", metric.name, metric.unit.as_str(), metric.help);
     }
     text
 }

@@ -13,7 +13,8 @@ use crate::routes;
 pub(crate) const UNMATCHED: usize = usize::MAX;
 
 /// Statuses the server answers with; any other is counted as the last.
-const STATUSES: [u16; 19] = [200, 201, 202, 204, 400, 401, 403, 404, 405, 408, 409, 412, 413, 414, 415, 422, 431, 503, 500];
+const STATUSES: [u16; 19] =
+    [200, 201, 202, 204, 400, 401, 403, 404, 405, 408, 409, 412, 413, 414, 415, 422, 431, 503, 500];
 
 type ByStatus = [OnceLock<(Counter, Histogram)>; STATUSES.len()];
 
@@ -30,7 +31,8 @@ pub(crate) struct RequestMetrics {
 impl RequestMetrics {
     /// Handles from the recorder that is installed now.
     pub(crate) fn new() -> Self {
-        let mut rows: Vec<_> = routes::all().map(|route| (route.verb.name(), route.template, ByStatus::default())).collect();
+        let mut rows: Vec<_> =
+            routes::all().map(|route| (route.verb.name(), route.template, ByStatus::default())).collect();
         rows.push(("other", "none", ByStatus::default()));
         Self {
             rows,

@@ -6,7 +6,9 @@ mod problems;
 mod schemas;
 
 use utoipa::openapi::header::HeaderBuilder;
-use utoipa::openapi::path::{HttpMethod, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathItem, PathsBuilder};
+use utoipa::openapi::path::{
+    HttpMethod, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathItem, PathsBuilder,
+};
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::response::{Response, ResponseBuilder, ResponsesBuilder};
 use utoipa::openapi::schema::{ComponentsBuilder, Schema};
@@ -81,7 +83,8 @@ const TAGS: &[(&str, &str)] = &[
 /// The OpenAPI document as pretty JSON: always the same for the same code.
 #[must_use]
 pub fn openapi_json() -> String {
-    let mut text = serde_json::to_string_pretty(&document()).expect("the document is made of texts, numbers, lists and objects");
+    let mut text =
+        serde_json::to_string_pretty(&document()).expect("the document is made of texts, numbers, lists and objects");
     text.push('\n');
     text
 }
@@ -94,7 +97,10 @@ pub(crate) fn document() -> OpenApi {
         paths = paths.path(route.template, PathItem::new(method(route.verb), operation(route, &mut schemas)));
     }
     let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-    let components = schemas.all().into_iter().fold(ComponentsBuilder::new(), |components, (name, schema)| components.schema(name, schema));
+    let components = schemas
+        .all()
+        .into_iter()
+        .fold(ComponentsBuilder::new(), |components, (name, schema)| components.schema(name, schema));
     OpenApiBuilder::new()
         .info(InfoBuilder::new().title("Tidegate").version(env!("CARGO_PKG_VERSION")).description(Some(ABOUT)).build())
         .paths(paths)
@@ -119,7 +125,9 @@ fn operation(route: &'static Route, schemas: &mut Schemas) -> utoipa::openapi::p
         .summary(Some(route.summary))
         .description(Some(described(route)))
         .request_body(request_body(route, schemas));
-    for parameter in path_parameters(route).chain(route.params.iter().map(query_parameter)).chain(header_parameters(route)) {
+    for parameter in
+        path_parameters(route).chain(route.params.iter().map(query_parameter)).chain(header_parameters(route))
+    {
         operation = operation.parameter(parameter);
     }
     if let Access::Needs(_) = route.access {
@@ -138,7 +146,9 @@ fn operation(route: &'static Route, schemas: &mut Schemas) -> utoipa::openapi::p
 fn described(route: &Route) -> String {
     match route.access {
         Access::Open => format!("{} Open to everybody.", route.doc),
-        Access::Needs(role) => format!("{} Needs a token of the role `{}`, when tokens are configured.", route.doc, role.name()),
+        Access::Needs(role) => {
+            format!("{} Needs a token of the role `{}`, when tokens are configured.", route.doc, role.name())
+        }
     }
 }
 
@@ -166,7 +176,9 @@ fn query_parameter(param: &Param) -> Parameter {
             .maximum(Some(MAX_LIMIT as u64))
             .default(Some(DEFAULT_LIMIT.into())),
         ParamKind::After => ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).default(Some(0.into())),
-        ParamKind::Choice(names) => ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names.iter().copied())),
+        ParamKind::Choice(names) => {
+            ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names.iter().copied()))
+        }
         ParamKind::Cursor | ParamKind::Text => ObjectBuilder::new().schema_type(Type::String),
     };
     ParameterBuilder::new()
@@ -181,9 +193,24 @@ fn query_parameter(param: &Param) -> Parameter {
 fn header_parameters(route: &'static Route) -> impl Iterator<Item = Parameter> {
     let key_required = route.operation == "adjustStock";
     let headers = [
-        (route.takes_key, key_required, "Idempotency-Key", "1 to 128 visible ASCII characters: makes a repeat harmless."),
-        (route.operation == "putSku", false, "If-Match", "The `ETag` the caller knows, or `*`: refused with 412 if the SKU has changed."),
-        (route.operation == "followEvents", false, "Last-Event-ID", "The cursor of the last event that was received; before `after`."),
+        (
+            route.takes_key,
+            key_required,
+            "Idempotency-Key",
+            "1 to 128 visible ASCII characters: makes a repeat harmless.",
+        ),
+        (
+            route.operation == "putSku",
+            false,
+            "If-Match",
+            "The `ETag` the caller knows, or `*`: refused with 412 if the SKU has changed.",
+        ),
+        (
+            route.operation == "followEvents",
+            false,
+            "Last-Event-ID",
+            "The cursor of the last event that was received; before `after`.",
+        ),
     ];
     headers.into_iter().filter(|(takes, ..)| *takes).map(|(_, required, name, doc)| {
         ParameterBuilder::new()
@@ -232,7 +259,8 @@ fn response(answer: &AnswerDoc, schemas: &mut Schemas) -> Response {
             "X-Cache" => "Where the answer comes from: `hit-local`, `hit`, `miss`, `stale` or `negative`.",
             _ => "Whole seconds since the answer was loaded.",
         };
-        response = response.header(*name, HeaderBuilder::new().schema(Some(text_schema(doc))).description(Some(doc)).build());
+        response =
+            response.header(*name, HeaderBuilder::new().schema(Some(text_schema(doc))).description(Some(doc)).build());
     }
     response.build()
 }

@@ -65,7 +65,10 @@ impl Schemas {
         let thing = self.of::<T>();
         let problem = self.problem();
         let result = ObjectBuilder::new()
-            .property("status", ObjectBuilder::new().schema_type(Type::Integer).description(Some("As if it had been sent alone.")))
+            .property(
+                "status",
+                ObjectBuilder::new().schema_type(Type::Integer).description(Some("As if it had been sent alone.")),
+            )
             .property(field, thing)
             .property("problem", problem)
             .required("status");
@@ -104,16 +107,31 @@ impl Schemas {
         match field.kind {
             Kind::Text(max) => described(ObjectBuilder::new().max_length(Some(max)), Type::String),
             Kind::Label => described(ObjectBuilder::new().min_length(Some(1)).max_length(Some(128)), Type::String),
-            Kind::OrderId => described(ObjectBuilder::new().pattern(Some("^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$")), Type::String),
+            Kind::OrderId => {
+                described(ObjectBuilder::new().pattern(Some("^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$")), Type::String)
+            }
             Kind::Currency => described(ObjectBuilder::new().pattern(Some("^[A-Z]{3}$")), Type::String),
-            Kind::Instant => described(ObjectBuilder::new().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))), Type::String),
-            Kind::Integer(min, max) => described(ObjectBuilder::new().minimum(Some(min)).maximum(Some(max)), Type::Integer),
+            Kind::Instant => described(
+                ObjectBuilder::new().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))),
+                Type::String,
+            ),
+            Kind::Integer(min, max) => {
+                described(ObjectBuilder::new().minimum(Some(min)).maximum(Some(max)), Type::Integer)
+            }
             Kind::Flag => described(ObjectBuilder::new(), Type::Boolean),
-            Kind::JsonObject(_) => described(ObjectBuilder::new().additional_properties(Some(AdditionalProperties::FreeForm(true))), Type::Object),
+            Kind::JsonObject(_) => described(
+                ObjectBuilder::new().additional_properties(Some(AdditionalProperties::FreeForm(true))),
+                Type::Object,
+            ),
             Kind::Object(shape) => self.body(shape),
             Kind::List(shape, min, max) => {
                 let items = self.body(shape);
-                ArrayBuilder::new().items(items).min_items(Some(min)).max_items(Some(max)).description(Some(field.doc)).into()
+                ArrayBuilder::new()
+                    .items(items)
+                    .min_items(Some(min))
+                    .max_items(Some(max))
+                    .description(Some(field.doc))
+                    .into()
             }
         }
     }

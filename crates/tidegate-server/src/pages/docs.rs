@@ -11,7 +11,13 @@ use crate::openapi;
 pub(crate) fn page() -> Page {
     let document = serde_json::to_value(openapi::document()).unwrap_or_default();
     let mut body = String::from("<h1>Tidegate API</h1>");
-    put(&mut body, format_args!("<p class=soft>Version {}. As JSON: <a href=/openapi.json>/openapi.json</a></p>", text(&document["info"]["version"])));
+    put(
+        &mut body,
+        format_args!(
+            "<p class=soft>Version {}. As JSON: <a href=/openapi.json>/openapi.json</a></p>",
+            text(&document["info"]["version"])
+        ),
+    );
     for paragraph in document["info"]["description"].as_str().unwrap_or_default().split("\n\n") {
         put(&mut body, format_args!("<p>{}</p>", escape(paragraph)));
     }
@@ -76,11 +82,18 @@ fn section(body: &mut String, path: &str, verb: &str, operation: &Value) {
     let content = &operation["requestBody"]["content"]["application/json"];
     if !content.is_null() {
         put(body, format_args!("<h3>Body: {}</h3>", type_of(&content["schema"])));
-        put(body, format_args!("<pre><code>{}</code></pre>", escape(&serde_json::to_string_pretty(&content["example"]).unwrap_or_default())));
+        put(
+            body,
+            format_args!(
+                "<pre><code>{}</code></pre>",
+                escape(&serde_json::to_string_pretty(&content["example"]).unwrap_or_default())
+            ),
+        );
     }
     body.push_str("<h3>Answers</h3><table>");
     for (status, answer) in members(&operation["responses"]) {
-        let shape = members(&answer["content"]).next().map(|(_, content)| type_of(&content["schema"])).unwrap_or_default();
+        let shape =
+            members(&answer["content"]).next().map(|(_, content)| type_of(&content["schema"])).unwrap_or_default();
         let told = text(&answer["description"]).replace("\n\n", "<br>");
         put(body, format_args!("<tr><td>{}</td><td>{shape}</td><td>{told}</td></tr>", escape(status)));
     }
@@ -91,10 +104,16 @@ fn fields(body: &mut String, schema: &Value) {
     let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
     body.push_str("<table>");
     for (name, property) in members(&schema["properties"]) {
-        let mark = if required.iter().any(|r| r == name.as_str()) { "" } else { " <span class=soft>may be left out</span>" };
+        let mark =
+            if required.iter().any(|r| r == name.as_str()) { "" } else { " <span class=soft>may be left out</span>" };
         put(
             body,
-            format_args!("<tr><td><code>{}</code></td><td>{}{mark}</td><td>{}</td></tr>", escape(name), type_of(property), text(&property["description"])),
+            format_args!(
+                "<tr><td><code>{}</code></td><td>{}{mark}</td><td>{}</td></tr>",
+                escape(name),
+                type_of(property),
+                text(&property["description"])
+            ),
         );
     }
     body.push_str("</table>");

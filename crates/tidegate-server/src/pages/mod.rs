@@ -32,7 +32,10 @@ impl Page {
              <link rel=icon href=data:,><title>{} - Tidegate</title><style>{STYLE}</style></head><body><main>{body}</main>{script}</body></html>",
             escape(title)
         );
-        Self { html: html.into(), policy: HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'")) }
+        Self {
+            html: html.into(),
+            policy: HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'")),
+        }
     }
 
     /// The response.
@@ -84,7 +87,9 @@ mod tests {
 
     #[test]
     fn base64_of_rfc_4648() {
-        for (text, want) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")] {
+        for (text, want) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")]
+        {
             assert_eq!(base64(text.as_bytes()), want);
         }
     }

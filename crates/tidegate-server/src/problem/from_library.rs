@@ -11,13 +11,18 @@ impl From<Error> for Problem {
         match e {
             Error::Invalid(faults) => invalid(faults),
             Error::Refused(refusal) => refused(*refusal),
-            Error::Overloaded => {
-                Problem::new(&c::OVERLOADED, "More requests wait than the server takes; send this one again in a second.").retry_after(1)
-            }
+            Error::Overloaded => Problem::new(
+                &c::OVERLOADED,
+                "More requests wait than the server takes; send this one again in a second.",
+            )
+            .retry_after(1),
             Error::LedgerUnavailable(why) => {
                 tracing::warn!(error = %why, "a request was refused: the ledger is unavailable");
-                Problem::new(&c::LEDGER_UNAVAILABLE, "The ledger cannot be reached or cannot write; send the same request again in a few seconds.")
-                    .retry_after(2)
+                Problem::new(
+                    &c::LEDGER_UNAVAILABLE,
+                    "The ledger cannot be reached or cannot write; send the same request again in a few seconds.",
+                )
+                .retry_after(2)
             }
             Error::Stopping => stopping(),
             Error::BadCursor => invalid_at("/cursor", "is not a cursor that this list gave out; begin without one"),
@@ -35,7 +40,8 @@ impl From<Error> for Problem {
 
 /// The server is going away.
 pub(crate) fn stopping() -> Problem {
-    Problem::new(&c::STOPPING, "The server is stopping; send this request again in a few seconds, or to another node.").retry_after(2)
+    Problem::new(&c::STOPPING, "The server is stopping; send this request again in a few seconds, or to another node.")
+        .retry_after(2)
 }
 
 fn refused(refusal: Refusal) -> Problem {

@@ -1,8 +1,8 @@
 //! Problem documents (RFC 9457): every error of every layer is one.
 //!
-//! - [`catalogue`]: every kind, with its status and meaning.
-//! - [`from_library`]: what becomes of the library's errors.
-//! - [`page`]: `/problems/{code}`.
+//! - [`catalogue`] lists every kind, with its status and meaning.
+//! - [`from_library`] says what becomes of the library's errors.
+//! - [`page`] makes `/problems/{code}`.
 
 pub mod catalogue;
 mod from_library;
@@ -248,7 +248,8 @@ pub(crate) fn malformed(detail: impl Into<Cow<'static, str>>) -> Problem {
 
 /// No order with this id.
 pub(crate) fn unknown_order(id: &str) -> Problem {
-    let problem = Problem::new(&catalogue::UNKNOWN_ORDER, "There is no such order; check the id, or place the order first.");
+    let problem =
+        Problem::new(&catalogue::UNKNOWN_ORDER, "There is no such order; check the id, or place the order first.");
     match OrderId::parse(id) {
         Ok(id) => problem.order(id),
         Err(_) => problem,

@@ -37,7 +37,11 @@ impl KindShape {
 
 /// The page of a kind.
 pub(crate) fn html(kind: &Kind) -> Page {
-    let again = if kind.retryable { "The same request may succeed later without any change." } else { "The same request will be refused again." };
+    let again = if kind.retryable {
+        "The same request may succeed later without any change."
+    } else {
+        "The same request will be refused again."
+    };
     let body = format!(
         "<p class=crumb><a href=/docs>Tidegate API</a> / problems</p><h1>{}</h1><p><code>{}</code> · HTTP {}</p>\
          <p>{}</p><h2>What to do</h2><p>{}</p><p>{again}</p>",

@@ -34,8 +34,16 @@ pub(crate) static PLACE: Shape = Shape {
         Field::optional("order_id", Kind::OrderId, "The caller's id for it; its identity."),
         Field::required("buyer_id", Kind::Label, "Who buys."),
         Field::required("lines", Kind::List(&LINE, 1, MAX_LINES), "What to hold, all or nothing."),
-        Field::optional("hold_seconds", ANY_HOLD, "How long to hold it; left out, the smallest its SKUs set, else the server's."),
-        Field::optional("supersedes", Kind::OrderId, "A pending or expired order of the same buyer to cancel in the same commit; its stock counts for this one."),
+        Field::optional(
+            "hold_seconds",
+            ANY_HOLD,
+            "How long to hold it; left out, the smallest its SKUs set, else the server's.",
+        ),
+        Field::optional(
+            "supersedes",
+            Kind::OrderId,
+            "A pending or expired order of the same buyer to cancel in the same commit; its stock counts for this one.",
+        ),
         Field::optional("metadata", Kind::JsonObject(MAX_METADATA_BYTES), "Anything to keep with it."),
     ],
 };
@@ -73,7 +81,11 @@ pub(crate) static EXTEND: Shape = Shape {
     name: "ExtendOrder",
     doc: "A longer hold, counted from now.",
     example: r#"{"hold_seconds": 1800}"#,
-    fields: &[Field::required("hold_seconds", Kind::Integer(1, MAX_AMOUNT), "Seconds from now; over the server's longest hold from `placed_at` it is refused.")],
+    fields: &[Field::required(
+        "hold_seconds",
+        Kind::Integer(1, MAX_AMOUNT),
+        "Seconds from now; over the server's longest hold from `placed_at` it is refused.",
+    )],
 };
 
 pub(crate) static NOTHING: Shape =
@@ -90,13 +102,23 @@ pub(crate) static MONEY: Shape = Shape {
 };
 
 const TITLE: Field = Field::patch("title", Kind::Text(MAX_TITLE_BYTES), "Shown name.");
-const PRICE: Field = Field::patch("price", Kind::Object(&MONEY), "Price of one unit; a SKU without one is sold without a total.");
-const ON_HAND: Field = Field::optional("on_hand", Kind::Integer(0, MAX_ON_HAND), "Units of a new SKU (left out: 0); refused with another value for one that exists.");
+const PRICE: Field =
+    Field::patch("price", Kind::Object(&MONEY), "Price of one unit; a SKU without one is sold without a total.");
+const ON_HAND: Field = Field::optional(
+    "on_hand",
+    Kind::Integer(0, MAX_ON_HAND),
+    "Units of a new SKU (left out: 0); refused with another value for one that exists.",
+);
 const HOLD: Field = Field::patch("hold_seconds", ANY_HOLD, "Hold time of orders with this SKU.");
 const PER_ORDER: Field = Field::patch("max_per_order", Kind::Integer(1, MAX_QUANTITY), "Most units of one order.");
-const PER_BUYER: Field = Field::patch("max_per_buyer", Kind::Integer(1, MAX_QUANTITY), "Most units of one buyer over pending, paid and fulfilled orders.");
+const PER_BUYER: Field = Field::patch(
+    "max_per_buyer",
+    Kind::Integer(1, MAX_QUANTITY),
+    "Most units of one buyer over pending, paid and fulfilled orders.",
+);
 const ON_SALE: Field = Field::patch("on_sale_from", Kind::Instant, "Not sold before this instant.");
-const ATTRIBUTES: Field = Field::patch("attributes", Kind::JsonObject(MAX_ATTRIBUTES_BYTES), "Anything to show with it.");
+const ATTRIBUTES: Field =
+    Field::patch("attributes", Kind::JsonObject(MAX_ATTRIBUTES_BYTES), "Anything to show with it.");
 
 pub(crate) static PUT_SKU: Shape = Shape {
     name: "PutSku",
@@ -109,7 +131,17 @@ pub(crate) static PUT_SKU_ITEM: Shape = Shape {
     name: "PutSkuItem",
     doc: "A SKU of a batch to create or change.",
     example: r#"{"sku": "mug-blue", "title": "Blue mug", "price": {"amount": 1299, "currency": "EUR"}, "on_hand": 500}"#,
-    fields: &[Field::required("sku", Kind::Label, "The SKU."), TITLE, PRICE, ON_HAND, HOLD, PER_ORDER, PER_BUYER, ON_SALE, ATTRIBUTES],
+    fields: &[
+        Field::required("sku", Kind::Label, "The SKU."),
+        TITLE,
+        PRICE,
+        ON_HAND,
+        HOLD,
+        PER_ORDER,
+        PER_BUYER,
+        ON_SALE,
+        ATTRIBUTES,
+    ],
 };
 
 pub(crate) static PUT_SKU_BATCH: Shape = Shape {

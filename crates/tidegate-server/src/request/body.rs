@@ -51,9 +51,16 @@ pub(crate) async fn read(incoming: &mut Incoming, max: usize, limits: &Limits) -
 async fn next_piece(incoming: &mut Incoming, deadline: Instant) -> Result<Option<Bytes>, Problem> {
     loop {
         match timeout_at(deadline, incoming.frame()).await {
-            Err(_) => return Err(Problem::new(&catalogue::TIMEOUT, "The body did not arrive in time; send the request again.")),
+            Err(_) => {
+                return Err(Problem::new(
+                    &catalogue::TIMEOUT,
+                    "The body did not arrive in time; send the request again.",
+                ));
+            }
             Ok(None) => return Ok(None),
-            Ok(Some(Err(_))) => return Err(problem::malformed("The body broke off or was framed wrongly; send the request again.")),
+            Ok(Some(Err(_))) => {
+                return Err(problem::malformed("The body broke off or was framed wrongly; send the request again."));
+            }
             Ok(Some(Ok(frame))) => {
                 // Trailers mean nothing here.
                 if let Ok(piece) = frame.into_data() {
@@ -98,7 +105,10 @@ pub(crate) fn check_type(headers: &HeaderMap, body: &Bytes) -> Result<(), Proble
     if once && media_type.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    Err(Problem::new(&catalogue::UNSUPPORTED_MEDIA_TYPE, "Send the body as JSON with the header Content-Type: application/json."))
+    Err(Problem::new(
+        &catalogue::UNSUPPORTED_MEDIA_TYPE,
+        "Send the body as JSON with the header Content-Type: application/json.",
+    ))
 }
 
 /// The body as a tree. `optional`: an empty body stands for an empty object.
@@ -113,7 +123,11 @@ pub(crate) fn parse(body: &[u8], optional: bool) -> Result<Node<'_>, Problem> {
         JsonFault::Malformed { line, column, expected } => {
             problem::malformed(format!("The body is not JSON: expected {expected} at line {line}, column {column}."))
         }
-        JsonFault::TooDeep(pointer) => problem::invalid_at(&pointer, format!("must not be nested deeper than {MAX_DEPTH} levels")),
-        JsonFault::TooMany => problem::invalid_at("", format!("must have at most {MAX_NODES} values; split the request")),
+        JsonFault::TooDeep(pointer) => {
+            problem::invalid_at(&pointer, format!("must not be nested deeper than {MAX_DEPTH} levels"))
+        }
+        JsonFault::TooMany => {
+            problem::invalid_at("", format!("must have at most {MAX_NODES} values; split the request"))
+        }
     })
 }

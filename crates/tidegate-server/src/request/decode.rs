@@ -39,8 +39,15 @@ pub(crate) fn instant(node: &Node<'_>) -> Option<Millis> {
 pub(crate) fn parse_instant(text: &str) -> Option<Millis> {
     let bytes = text.as_bytes();
     // jiff reads more than RFC 3339 does (other separators, weeks, ordinals); the contract does not.
-    let separated = bytes.len() >= 20 && bytes[..4].iter().all(u8::is_ascii_digit) && matches!(bytes[10], b'T' | b't' | b' ');
-    if !separated || bytes[4] != b'-' || bytes[7] != b'-' || bytes[13] != b':' || bytes[16] != b':' || text.contains('[') {
+    let separated =
+        bytes.len() >= 20 && bytes[..4].iter().all(u8::is_ascii_digit) && matches!(bytes[10], b'T' | b't' | b' ');
+    if !separated
+        || bytes[4] != b'-'
+        || bytes[7] != b'-'
+        || bytes[13] != b':'
+        || bytes[16] != b':'
+        || text.contains('[')
+    {
         return None;
     }
     let at: jiff::Timestamp = text.parse().ok()?;
@@ -97,7 +104,16 @@ mod tests {
 
     #[test]
     fn integers_are_whole_and_fit() {
-        for (digits, want) in [("5", Some(5)), ("-5", Some(-5)), ("9223372036854775807", Some(i64::MAX)), ("9223372036854775808", None), ("1e21", None), ("1.0", None), ("1e400", None), ("-0", Some(0))] {
+        for (digits, want) in [
+            ("5", Some(5)),
+            ("-5", Some(-5)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("9223372036854775808", None),
+            ("1e21", None),
+            ("1.0", None),
+            ("1e400", None),
+            ("-0", Some(0)),
+        ] {
             assert_eq!(integer(&Node::Number(digits)), want, "{digits}");
         }
     }

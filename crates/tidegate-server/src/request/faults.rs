@@ -7,7 +7,7 @@ use tidegate::core::request::MAX_FIELD_ERRORS;
 
 use crate::problem::{self, Problem};
 
-/// Faults found so far, at most [`MAX_FIELD_ERRORS`], one a place.
+/// Faults found so far, at most [`MAX_FIELD_ERRORS`], one a place: what lies inside something wrong is not told again.
 #[derive(Debug, Default)]
 pub(crate) struct Faults(Vec<FieldError>);
 
@@ -18,7 +18,10 @@ impl Faults {
             return;
         }
         let pointer = pointer.to_string();
-        if self.0.iter().all(|fault| fault.pointer != pointer) {
+        let told = |fault: &FieldError| {
+            pointer.strip_prefix(fault.pointer.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if !self.0.iter().any(told) {
             self.0.push(FieldError::new(pointer, detail));
         }
     }

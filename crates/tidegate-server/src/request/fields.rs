@@ -62,7 +62,9 @@ impl Kind {
         match self {
             Kind::Text(_) => "must be a text".to_owned(),
             Kind::Label => "must be a text of 1 to 128 bytes".to_owned(),
-            Kind::OrderId => "must be a text of 1 to 64 of A-Z a-z 0-9 . _ : - that starts with a letter or digit".to_owned(),
+            Kind::OrderId => {
+                "must be a text of 1 to 64 of A-Z a-z 0-9 . _ : - that starts with a letter or digit".to_owned()
+            }
             Kind::Currency => "must be a currency code of ISO 4217, such as \"EUR\"".to_owned(),
             Kind::Integer(min, max) => format!("must be a whole number from {min} to {max}"),
             Kind::Flag => "must be true or false".to_owned(),
@@ -100,7 +102,12 @@ pub(crate) struct Fields<'n, 'a, 'p> {
 
 impl<'n, 'a, 'p> Fields<'n, 'a, 'p> {
     /// Matches `node` against `shape`: it must be an object, without unknown fields or duplicates, with all required ones.
-    pub(crate) fn open(node: &'n Node<'a>, shape: &'static Shape, pointer: &'p Pointer<'p>, faults: &mut Faults) -> Self {
+    pub(crate) fn open(
+        node: &'n Node<'a>,
+        shape: &'static Shape,
+        pointer: &'p Pointer<'p>,
+        faults: &mut Faults,
+    ) -> Self {
         let mut fields = Self { shape, pointer, members: [None; MAX_FIELDS] };
         let Node::Object(members) = node else {
             faults.add(pointer, "must be a JSON object");
@@ -109,7 +116,9 @@ impl<'n, 'a, 'p> Fields<'n, 'a, 'p> {
         for (name, value) in members {
             match shape.fields.iter().position(|field| field.name == name) {
                 None => faults.add(pointer.member(name), unknown(shape, name)),
-                Some(i) if fields.members[i].is_some() => faults.add(pointer.member(name), "appears twice; send it once"),
+                Some(i) if fields.members[i].is_some() => {
+                    faults.add(pointer.member(name), "appears twice; send it once")
+                }
                 Some(i) => fields.members[i] = Some(value),
             }
         }
@@ -122,7 +131,12 @@ impl<'n, 'a, 'p> Fields<'n, 'a, 'p> {
     }
 
     fn find(&self, name: &str) -> (&'static Field, Option<&'n Node<'a>>) {
-        let at = self.shape.fields.iter().position(|field| field.name == name).expect("a shape has the fields its decoder asks for");
+        let at = self
+            .shape
+            .fields
+            .iter()
+            .position(|field| field.name == name)
+            .expect("a shape has the fields its decoder asks for");
         (&self.shape.fields[at], self.members[at])
     }
 
@@ -131,7 +145,11 @@ impl<'n, 'a, 'p> Fields<'n, 'a, 'p> {
         let node = node.filter(|node| field.required || !matches!(node, Node::Null))?;
         let value = decode(node);
         if value.is_none() {
-            let detail = if *node == Node::LoneSurrogate { "must not contain a lone surrogate".to_owned() } else { field.kind.wanted() };
+            let detail = if *node == Node::LoneSurrogate {
+                "must not contain a lone surrogate".to_owned()
+            } else {
+                field.kind.wanted()
+            };
             faults.add(self.pointer.member(field.name), detail);
         }
         value
@@ -178,7 +196,12 @@ impl<'n, 'a, 'p> Fields<'n, 'a, 'p> {
     }
 
     /// A field of a partial update.
-    pub(crate) fn patch<T>(&self, name: &str, faults: &mut Faults, decode: impl FnOnce(&'n Node<'a>) -> Option<T>) -> Patch<T> {
+    pub(crate) fn patch<T>(
+        &self,
+        name: &str,
+        faults: &mut Faults,
+        decode: impl FnOnce(&'n Node<'a>) -> Option<T>,
+    ) -> Patch<T> {
         match self.find(name).1 {
             None => Patch::Keep,
             Some(Node::Null) => Patch::Clear,

@@ -17,12 +17,18 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyK
     let mut sent = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = sent.next() else { return Ok(None) };
     if sent.next().is_some() {
-        return Err(Problem::new(&catalogue::IDEMPOTENCY_KEY_REQUIRED, "Send one Idempotency-Key header, not several."));
+        return Err(Problem::new(
+            &catalogue::IDEMPOTENCY_KEY_REQUIRED,
+            "Send one Idempotency-Key header, not several.",
+        ));
     }
     let parsed = value.to_str().ok().map(key);
     match parsed {
         Some(Ok(key)) => Ok(Some(key)),
-        _ => Err(Problem::new(&catalogue::IDEMPOTENCY_KEY_REQUIRED, "Send an Idempotency-Key of 1 to 128 visible ASCII characters.")),
+        _ => Err(Problem::new(
+            &catalogue::IDEMPOTENCY_KEY_REQUIRED,
+            "Send an Idempotency-Key of 1 to 128 visible ASCII characters.",
+        )),
     }
 }
 
@@ -52,7 +58,9 @@ pub(crate) fn if_match(headers: &HeaderMap) -> Result<IfMatch, Problem> {
     }
     let strong = tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).filter(|inner| !inner.contains('"'));
     match strong {
-        Some(inner) if inner.bytes().all(|b| b.is_ascii_digit()) => Ok(inner.parse().map_or(IfMatch::Never, IfMatch::Version)),
+        Some(inner) if inner.bytes().all(|b| b.is_ascii_digit()) => {
+            Ok(inner.parse().map_or(IfMatch::Never, IfMatch::Version))
+        }
         Some(_) => Ok(IfMatch::Never),
         // A weak tag is well formed and never equal to itself (RFC 9110, section 13.1.1).
         None if tag.starts_with("W/\"") && tag.ends_with('"') => Ok(IfMatch::Never),

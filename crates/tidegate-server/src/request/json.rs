@@ -121,7 +121,9 @@ impl<'a> Reader<'a> {
             if self.peek() != Some(b'"') {
                 return Err(self.expected("a member's name in double quotes"));
             }
-            let Some(name) = self.string()? else { return Err(self.expected("a name without a lone surrogate before this")) };
+            let Some(name) = self.string()? else {
+                return Err(self.expected("a name without a lone surrogate before this"));
+            };
             self.blanks();
             self.take(b':', "a colon")?;
             self.blanks();
@@ -305,9 +307,45 @@ mod tests {
     #[test]
     fn accepts_what_serde_accepts_and_refuses_what_it_refuses() {
         for text in [
-            "null", " true ", "[]", "{}", "[1,2]", r#"{"a":{"b":[1.5e3,-0,"x\n\u00e9\ud83d\ude00"]}}"#, "\"é\"", "0", "-1", "1E+2", "",
-            " ", "[", "[1,", "[1,]", "{", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{a:1}", "01", "1.", ".5", "-", "+1", "1e", "nul",
-            "tru", "\"", "\"\\x\"", "\"\\u12\"", "\"\u{1}\"", "[1] x", "NaN", "\u{feff}{}", "'a'", "1 2", "[1}", "\"\t\"",
+            "null",
+            " true ",
+            "[]",
+            "{}",
+            "[1,2]",
+            r#"{"a":{"b":[1.5e3,-0,"x\n\u00e9\ud83d\ude00"]}}"#,
+            "\"é\"",
+            "0",
+            "-1",
+            "1E+2",
+            "",
+            " ",
+            "[",
+            "[1,",
+            "[1,]",
+            "{",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{\"a\":1,}",
+            "{a:1}",
+            "01",
+            "1.",
+            ".5",
+            "-",
+            "+1",
+            "1e",
+            "nul",
+            "tru",
+            "\"",
+            "\"\\x\"",
+            "\"\\u12\"",
+            "\"\u{1}\"",
+            "[1] x",
+            "NaN",
+            "\u{feff}{}",
+            "'a'",
+            "1 2",
+            "[1}",
+            "\"\t\"",
         ] {
             let want = serde_json::from_str::<serde_json::Value>(text).is_ok();
             assert_eq!(parse(text.as_bytes()).is_ok(), want, "{text:?}");
@@ -325,10 +363,7 @@ mod tests {
 
     #[test]
     fn says_where() {
-        assert_eq!(
-            parse(b"{\n \"a\": ?}"),
-            Err(JsonFault::Malformed { line: 2, column: 7, expected: "a JSON value" })
-        );
+        assert_eq!(parse(b"{\n \"a\": ?}"), Err(JsonFault::Malformed { line: 2, column: 7, expected: "a JSON value" }));
         assert!(matches!(parse(b"\xff"), Err(JsonFault::Malformed { line: 1, column: 1, .. })));
         let deep = format!("{{\"a\":{}1{}}}", "[".repeat(70), "]".repeat(70));
         let Err(JsonFault::TooDeep(pointer)) = parse(deep.as_bytes()) else { panic!("too deep") };

@@ -47,7 +47,9 @@ mod tests {
 
     #[test]
     fn round_trips_and_refuses_what_is_broken() {
-        for (plain, encoded) in [("a b", "a%20b"), ("a/b%2F", "a%2Fb%252F"), ("É", "%C3%89"), ("o-1:2", "o-1:2"), ("\n", "%0A")] {
+        for (plain, encoded) in
+            [("a b", "a%20b"), ("a/b%2F", "a%2Fb%252F"), ("É", "%C3%89"), ("o-1:2", "o-1:2"), ("\n", "%0A")]
+        {
             assert_eq!(encode(plain), encoded);
             assert_eq!(decode(encoded).as_deref(), Some(plain));
         }

@@ -38,11 +38,7 @@ impl fmt::Display for Pointer<'_> {
 
 /// A member's name as a step of a pointer: `~` and `/` escaped.
 pub(crate) fn escape(name: &str) -> Cow<'_, str> {
-    if name.contains(['~', '/']) {
-        Cow::Owned(name.replace('~', "~0").replace('/', "~1"))
-    } else {
-        Cow::Borrowed(name)
-    }
+    if name.contains(['~', '/']) { Cow::Owned(name.replace('~', "~0").replace('/', "~1")) } else { Cow::Borrowed(name) }
 }
 
 #[cfg(test)]

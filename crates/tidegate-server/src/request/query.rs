@@ -52,7 +52,9 @@ impl<'q> Query<'q> {
         for pair in raw.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (Some(name), Some(value)) = (form_decode(name), form_decode(value)) else {
-                return Err(problem::malformed("The query is not percent-encoded UTF-8; encode each value and send it again."));
+                return Err(problem::malformed(
+                    "The query is not percent-encoded UTF-8; encode each value and send it again.",
+                ));
             };
             match params.iter().find(|param| param.name == name) {
                 None => query.faults.add(format_args!("/{}", super::pointer::escape(&name)), unknown(params)),
@@ -71,7 +73,11 @@ impl<'q> Query<'q> {
     }
 
     /// A parameter through `parse`; its fault is noted.
-    pub(crate) fn parsed<T, E: std::fmt::Display>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
+    pub(crate) fn parsed<T, E: std::fmt::Display>(
+        &mut self,
+        name: &str,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<T> {
         let parsed = parse(self.text(name)?);
         self.faults.take(format_args!("/{name}"), parsed)
     }

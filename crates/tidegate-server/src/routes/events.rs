@@ -134,12 +134,17 @@ fn written(events: &[tidegate::EventRecord]) -> Bytes {
         let shape = EventShape::new(event);
         let json = reply::json_bytes(&shape);
         // Compact JSON has no line breaks; writing to a string cannot fail.
-        let _ = write!(text, "id: {}\nevent: {}\ndata: {}\n\n", shape.cursor, shape.type_, String::from_utf8_lossy(&json));
+        let _ =
+            write!(text, "id: {}\nevent: {}\ndata: {}\n\n", shape.cursor, shape.type_, String::from_utf8_lossy(&json));
     }
     Bytes::from(text)
 }
 
-const AFTER: Param = Param { name: "after", kind: ParamKind::After, doc: "Only events with a higher cursor; 0, the default, is the beginning." };
+const AFTER: Param = Param {
+    name: "after",
+    kind: ParamKind::After,
+    doc: "Only events with a higher cursor; 0, the default, is the beginning.",
+};
 const READ: Access = Access::Needs(Role::Read);
 
 pub(super) static ROUTES: &[Route] = &[

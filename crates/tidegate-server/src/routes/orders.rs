@@ -64,9 +64,7 @@ fn place_command(orders: &Orders, node: &Node<'_>, key: Option<IdempotencyKey>) 
 fn place_line(line: &Node<'_>, pointer: &Pointer<'_>, faults: &mut Faults) -> (String, i64) {
     let fields = Fields::open(line, &LINE, pointer, faults);
     let sku = fields.text("sku", faults).unwrap_or_default().to_owned();
-    let quantity = fields.integer("quantity", faults);
-    // A line that is no object has one fault, not three.
-    if matches!(line, Node::Object(_)) { (sku, quantity.unwrap_or(0)) } else { ("x".to_owned(), 1) }
+    (sku, fields.integer("quantity", faults).unwrap_or(0))
 }
 
 async fn place_many(call: Call) -> Answer {
@@ -85,7 +83,11 @@ async fn place_many(call: Call) -> Answer {
     let mut placed = call.app.orders.place_many(sound).await.into_iter();
     let answers: Vec<Result<Placed, Problem>> = slots
         .into_iter()
-        .map(|slot| slot.and_then(|()| placed.next().map_or(Err(Problem::of(&c::INTERNAL)), |answer| answer.map_err(Problem::from))))
+        .map(|slot| {
+            slot.and_then(|()| {
+                placed.next().map_or(Err(Problem::of(&c::INTERNAL)), |answer| answer.map_err(Problem::from))
+            })
+        })
         .collect();
     let results = answers.iter().map(|answer| BatchItem {
         name: "order",
@@ -124,7 +126,9 @@ async fn cancel(call: Call) -> Answer {
         let fields = Fields::open(&node, &CANCEL, &root, &mut faults);
         let reason = fields.text("reason", &mut faults).map(str::to_owned);
         let restock = fields.flag("restock", &mut faults).unwrap_or(true);
-        super::named(OrderId::parse(call.id()), "/id", faults, |order_id| check_cancel(Cancel { order_id, reason, restock }))?
+        super::named(OrderId::parse(call.id()), "/id", faults, |order_id| {
+            check_cancel(Cancel { order_id, reason, restock })
+        })?
     };
     match call.app.orders.cancel(command).await? {
         Cancelled::Order(order) => shown(&order),
@@ -138,7 +142,9 @@ async fn extend(call: Call) -> Answer {
         let (root, mut faults) = (Pointer::Root, Faults::default());
         let fields = Fields::open(&node, &EXTEND, &root, &mut faults);
         let hold_seconds = fields.integer("hold_seconds", &mut faults).unwrap_or(0);
-        super::named(OrderId::parse(call.id()), "/id", faults, |order_id| check_extend(Extend { order_id, hold_seconds }))?
+        super::named(OrderId::parse(call.id()), "/id", faults, |order_id| {
+            check_extend(Extend { order_id, hold_seconds })
+        })?
     };
     shown(&call.app.orders.extend(command).await?)
 }
@@ -177,13 +183,25 @@ pub(super) static ROUTES: &[Route] = &[
         body: BodyRule::Json { shape: &PLACE, max: MAX_BODY, optional: false },
         takes_key: true,
         answers: &[
-            AnswerDoc::json(201, "Placed; its stock is held, durably.", |s| s.of::<OrderShape<'_>>()).with(&["Location", "ETag"]),
-            AnswerDoc::json(200, "Placed before by the same request.", |s| s.of::<OrderShape<'_>>())
-                .with(&["Location", "ETag", "Idempotent-Replayed"]),
+            AnswerDoc::json(201, "Placed; its stock is held, durably.", |s| s.of::<OrderShape<'_>>())
+                .with(&["Location", "ETag"]),
+            AnswerDoc::json(200, "Placed before by the same request.", |s| s.of::<OrderShape<'_>>()).with(&[
+                "Location",
+                "ETag",
+                "Idempotent-Replayed",
+            ]),
         ],
         problems: &[
-            &c::IDEMPOTENCY_KEY_REQUIRED, &c::IDEMPOTENCY_MISMATCH, &c::ALREADY_CANCELLED, &c::UNKNOWN_ORDER, &c::UNKNOWN_SKU,
-            &c::ARCHIVED, &c::NOT_ON_SALE, &c::LIMIT_REACHED, &c::INSUFFICIENT_STOCK, &c::ILLEGAL_TRANSITION,
+            &c::IDEMPOTENCY_KEY_REQUIRED,
+            &c::IDEMPOTENCY_MISMATCH,
+            &c::ALREADY_CANCELLED,
+            &c::UNKNOWN_ORDER,
+            &c::UNKNOWN_SKU,
+            &c::ARCHIVED,
+            &c::NOT_ON_SALE,
+            &c::LIMIT_REACHED,
+            &c::INSUFFICIENT_STOCK,
+            &c::ILLEGAL_TRANSITION,
         ],
         ..Route::new(Verb::Post, "/v1/orders", "placeOrder", SHOP, run!(place))
     },
@@ -193,7 +211,9 @@ pub(super) static ROUTES: &[Route] = &[
         doc: "Each order stands alone and needs its own `order_id`; results come in the order of the request, and the pointers of a \
               refused one start at the order.",
         body: BodyRule::Json { shape: &PLACE_BATCH, max: MAX_BATCH_BODY, optional: false },
-        answers: &[AnswerDoc::json(200, "One result an order.", |s| s.batch::<OrderShape<'_>>("OrderResults", "order"))],
+        answers: &[AnswerDoc::json(200, "One result an order.", |s| {
+            s.batch::<OrderShape<'_>>("OrderResults", "order")
+        })],
         ..Route::new(Verb::Post, "/v1/orders:batch", "placeOrders", SHOP, run!(place_many))
     },
     Route {

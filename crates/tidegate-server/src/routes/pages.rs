@@ -25,7 +25,10 @@ async fn documentation(_: Call) -> Answer {
 
 async fn problem_page(call: Call) -> Answer {
     let Some(kind) = c::find(call.id()) else {
-        return Err(Problem::new(&c::NOT_FOUND, "There is no problem of this name; docs/reference/problems.md lists them all."));
+        return Err(Problem::new(
+            &c::NOT_FOUND,
+            "There is no problem of this name; docs/reference/problems.md lists them all.",
+        ));
     };
     let accepted = call.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accepted.contains("application/json") && !accepted.contains("text/html") {
@@ -56,9 +59,7 @@ pub(super) static ROUTES: &[Route] = &[
         summary: "What a problem means and what to do",
         doc: "The page a problem document's `type` points to; JSON for those who ask for it.",
         any_query: true,
-        answers: &[
-            AnswerDoc::json(200, "What it means.", |s| s.of::<problem::page::KindShape>()).or("text/html"),
-        ],
+        answers: &[AnswerDoc::json(200, "What it means.", |s| s.of::<problem::page::KindShape>()).or("text/html")],
         problems: &[&c::NOT_FOUND],
         ..Route::new(Verb::Get, "/problems/{code}", "problemPage", Access::Open, run!(problem_page))
     },

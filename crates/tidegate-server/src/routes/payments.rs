@@ -96,8 +96,15 @@ pub(super) static ROUTES: &[Route] = &[
         doc: "The refund is due until it is reported as settled.",
         body: BodyRule::Json { shape: &NOTHING, max: MAX_BODY, optional: true },
         takes_key: true,
-        answers: &[AnswerDoc::json(200, "The refund, new or from before.", |s| s.of::<RefundShape<'_>>()).with(&["Idempotent-Replayed"])],
+        answers: &[AnswerDoc::json(200, "The refund, new or from before.", |s| s.of::<RefundShape<'_>>())
+            .with(&["Idempotent-Replayed"])],
         problems: &[&c::UNKNOWN_PAYMENT, &c::NOT_REFUNDABLE, &c::IDEMPOTENCY_MISMATCH],
-        ..Route::new(Verb::Post, "/v1/payments/{payment_id}/refund", "refundPayment", Access::Needs(Role::Ops), run!(refund))
+        ..Route::new(
+            Verb::Post,
+            "/v1/payments/{payment_id}/refund",
+            "refundPayment",
+            Access::Needs(Role::Ops),
+            run!(refund),
+        )
     },
 ];

@@ -45,7 +45,8 @@ async fn put(call: Call) -> Answer {
 }
 
 fn stale(sku: SkuId) -> Problem {
-    let detail = "The SKU's version is not the one in If-Match; read the SKU again, decide again, and send its present ETag.";
+    let detail =
+        "The SKU's version is not the one in If-Match; read the SKU again, decide again, and send its present ETag.";
     Problem::new(&c::STALE, detail).sku(sku)
 }
 
@@ -119,7 +120,11 @@ async fn put_many(call: Call) -> Answer {
     let mut decided = call.app.catalog.put_many(sound).await.into_iter();
     let answers: Vec<Result<(Sku, bool), Problem>> = slots
         .into_iter()
-        .map(|slot| slot.and_then(|()| decided.next().map_or(Err(Problem::of(&c::INTERNAL)), |answer| answer.map_err(Problem::from))))
+        .map(|slot| {
+            slot.and_then(|()| {
+                decided.next().map_or(Err(Problem::of(&c::INTERNAL)), |answer| answer.map_err(Problem::from))
+            })
+        })
         .collect();
     let results = answers.iter().map(|answer| BatchItem {
         name: "sku",
@@ -236,7 +241,8 @@ pub(super) static ROUTES: &[Route] = &[
         takes_key: true,
         answers: &[
             AnswerDoc::json(201, "Counted.", |s| s.of::<AdjustmentShape<'_>>()),
-            AnswerDoc::json(200, "Counted before by the same request.", |s| s.of::<AdjustmentShape<'_>>()).with(&["Idempotent-Replayed"]),
+            AnswerDoc::json(200, "Counted before by the same request.", |s| s.of::<AdjustmentShape<'_>>())
+                .with(&["Idempotent-Replayed"]),
         ],
         problems: &[&c::IDEMPOTENCY_KEY_REQUIRED, &c::UNKNOWN_SKU, &c::BELOW_COMMITTED, &c::IDEMPOTENCY_MISMATCH],
         ..Route::new(Verb::Post, "/v1/skus/{sku}/adjustments", "adjustStock", OPS, run!(adjust))

@@ -94,7 +94,12 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-async fn accept_until(stop: impl Future<Output = ()>, listener: &TcpListener, app: &Arc<App>, connections: &mut JoinSet<()>) {
+async fn accept_until(
+    stop: impl Future<Output = ()>,
+    listener: &TcpListener,
+    app: &Arc<App>,
+    connections: &mut JoinSet<()>,
+) {
     let mut stop = pin!(stop);
     let mut sweep = interval(SWEEP_EVERY);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -20,12 +20,7 @@ pub(crate) struct Registry {
 impl Registry {
     /// No connections yet.
     pub(crate) fn new() -> Self {
-        Self {
-            begun: Instant::now(),
-            open: Mutex::default(),
-            next: AtomicU64::new(0),
-            in_flight: AtomicU64::new(0),
-        }
+        Self { begun: Instant::now(), open: Mutex::default(), next: AtomicU64::new(0), in_flight: AtomicU64::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Map<u64, Arc<Connection>>> {
@@ -72,7 +67,8 @@ impl Registry {
     /// Tells connections that have been idle too long to close, and those whose request's head does not arrive to say so.
     pub(crate) fn sweep(&self, limits: &Limits) {
         let now = self.now();
-        let older = |connection: &Connection, than: Duration| now.saturating_sub(connection.since()) > than.as_millis() as u64;
+        let older =
+            |connection: &Connection, than: Duration| now.saturating_sub(connection.since()) > than.as_millis() as u64;
         for connection in self.lock().values() {
             match connection.phase() {
                 Phase::Idle if older(connection, limits.keep_alive_timeout) => connection.ask(Wish::CloseIdle),

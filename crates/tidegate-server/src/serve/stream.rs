@@ -153,7 +153,12 @@ mod tests {
     fn only_hypers_own_answers_are_replaced() {
         let date = "date: Sun, 29 Nov 2026 15:00:00 GMT";
         for (written, want) in [
-            (format!("HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n{date}\r\n\r\n"), Some("headers-too-large")),
+            (
+                format!(
+                    "HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n{date}\r\n\r\n"
+                ),
+                Some("headers-too-large"),
+            ),
             (format!("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n{date}\r\n\r\n"), Some("malformed")),
             (format!("HTTP/1.1 409 Conflict\r\ncontent-length: 5\r\n{date}\r\n\r\nhello"), None),
             (format!("HTTP/1.1 204 No Content\r\n{date}\r\n\r\n"), None),

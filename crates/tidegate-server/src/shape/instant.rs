@@ -80,7 +80,17 @@ mod tests {
 
     #[test]
     fn agrees_with_jiff() {
-        for ms in [0, -1, 1_795_964_890_000, 951_782_400_123, 951_868_799_999, 4_107_542_400_000, Millis::MIN.0, 253_402_207_200_000, -62_000_000_000_001] {
+        for ms in [
+            0,
+            -1,
+            1_795_964_890_000,
+            951_782_400_123,
+            951_868_799_999,
+            4_107_542_400_000,
+            Millis::MIN.0,
+            253_402_207_200_000,
+            -62_000_000_000_001,
+        ] {
             let want = jiff::Timestamp::from_millisecond(ms).expect("in range");
             assert_eq!(Instant(Millis(ms)).to_string(), format!("{want:.3}"), "{ms}");
         }

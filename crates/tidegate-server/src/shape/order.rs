@@ -76,7 +76,11 @@ pub(crate) struct LineShape<'a> {
 
 impl<'a> LineShape<'a> {
     fn new(line: &'a Line) -> Self {
-        Self { sku: line.sku.as_str(), quantity: line.quantity, unit_price: line.unit_price.as_ref().map(MoneyShape::new) }
+        Self {
+            sku: line.sku.as_str(),
+            quantity: line.quantity,
+            unit_price: line.unit_price.as_ref().map(MoneyShape::new),
+        }
     }
 }
 

@@ -158,7 +158,12 @@ impl<'a> StockChangeShape<'a> {
             on_hand: delta.on_hand,
             held: delta.held,
             sold: delta.sold,
-            after: CountsShape { on_hand: after.on_hand, held: after.held, sold: after.sold, available: after.available() },
+            after: CountsShape {
+                on_hand: after.on_hand,
+                held: after.held,
+                sold: after.sold,
+                available: after.available(),
+            },
             reason: change.reason.as_deref(),
         }
     }

@@ -72,7 +72,12 @@ impl Api {
     /// A server as given.
     pub async fn with(tokens: Vec<Token>, manual_clock: bool, limits: Limits) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let parts = Embedded::at(folder.path().join("ledger.db")).manual_clock(manual_clock).full_sync(false).open().await.expect("a ledger");
+        let parts = Embedded::at(folder.path().join("ledger.db"))
+            .manual_clock(manual_clock)
+            .full_sync(false)
+            .open()
+            .await
+            .expect("a ledger");
         let tidegate = Tidegate::start(parts, Options::default()).await.expect("an instance");
         let listen = "127.0.0.1:0".parse().expect("an address");
         let config = ServerConfig { listen, tokens, manual_clock, limits };
@@ -98,7 +103,10 @@ impl Api {
 
     /// Waits for the end of a server that was told to stop, then stops its instance.
     pub async fn ended(self) {
-        tokio::time::timeout(Duration::from_secs(10), self.serving).await.expect("an end within 10 s").expect("no panic");
+        tokio::time::timeout(Duration::from_secs(10), self.serving)
+            .await
+            .expect("an end within 10 s")
+            .expect("no panic");
         self.tidegate.stop(Duration::from_secs(5)).await.expect("an orderly end");
     }
 
@@ -157,7 +165,10 @@ impl Api {
 
 /// One whole response.
 pub fn parse(bytes: &[u8]) -> Reply {
-    let end = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or_else(|| panic!("no head in {:?}", String::from_utf8_lossy(bytes)));
+    let end = bytes
+        .windows(4)
+        .position(|w| w == b"\r\n\r\n")
+        .unwrap_or_else(|| panic!("no head in {:?}", String::from_utf8_lossy(bytes)));
     let head = std::str::from_utf8(&bytes[..end]).expect("an ASCII head");
     let mut lines = head.split("\r\n");
     let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|s| s.parse().ok()).expect("a status");

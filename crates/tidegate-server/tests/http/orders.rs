@@ -9,12 +9,20 @@ async fn an_order_from_placed_to_fulfilled() {
     let api = Api::start().await;
     let card = json!({"title": "Mug", "price": {"amount": 1299, "currency": "EUR"}, "on_hand": 5, "attributes": {"b": 1, "a": [1.5, null]}});
     assert_eq!(api.send("PUT", "/v1/skus/mug", card).await.status, 201);
-    let body = json!({"order_id": "o-1", "buyer_id": "b", "lines": [{"sku": "mug", "quantity": 2}], "metadata": {"cart": 7}});
+    let body =
+        json!({"order_id": "o-1", "buyer_id": "b", "lines": [{"sku": "mug", "quantity": 2}], "metadata": {"cart": 7}});
     let placed = api.send("POST", "/v1/orders", body.clone()).await;
-    assert_eq!((placed.status, placed.header("location"), placed.header("etag")), (201, "/v1/orders/o-1", "\"1\""), "{placed:?}");
+    assert_eq!(
+        (placed.status, placed.header("location"), placed.header("etag")),
+        (201, "/v1/orders/o-1", "\"1\""),
+        "{placed:?}"
+    );
     let order = placed.json();
     assert_eq!(order["status"], "pending");
-    assert_eq!(order["lines"], json!([{"sku": "mug", "quantity": 2, "unit_price": {"amount": 1299, "currency": "EUR"}}]));
+    assert_eq!(
+        order["lines"],
+        json!([{"sku": "mug", "quantity": 2, "unit_price": {"amount": 1299, "currency": "EUR"}}])
+    );
     assert_eq!(order["total"], json!({"amount": 2598, "currency": "EUR"}));
     assert_eq!(order["metadata"], json!({"cart": 7}));
     assert_eq!(order["payments"], json!([]));
@@ -29,9 +37,18 @@ async fn an_order_from_placed_to_fulfilled() {
     let extended = api.send("POST", "/v1/orders/o-1/extend", json!({"hold_seconds": 3600})).await;
     assert_eq!(extended.status, 200);
     assert!(extended.json()["pay_by"].as_str() > order["pay_by"].as_str());
-    assert_eq!(api.send("POST", "/v1/orders/o-1/extend", json!({"hold_seconds": 90_000})).await.code(), "hold-cap-exceeded");
+    assert_eq!(
+        api.send("POST", "/v1/orders/o-1/extend", json!({"hold_seconds": 90_000})).await.code(),
+        "hold-cap-exceeded"
+    );
 
-    let paid = api.send("POST", "/v1/orders/o-1/payments", json!({"payment_id": "p-1", "captured_at": "2026-11-29T16:08:10+01:00"})).await;
+    let paid = api
+        .send(
+            "POST",
+            "/v1/orders/o-1/payments",
+            json!({"payment_id": "p-1", "captured_at": "2026-11-29T16:08:10+01:00"}),
+        )
+        .await;
     assert_eq!(paid.status, 200, "{paid:?}");
     assert_eq!(paid.json()["outcome"], "applied");
     let payment = &paid.json()["order"]["payments"][0];
@@ -43,7 +60,12 @@ async fn an_order_from_placed_to_fulfilled() {
 
     let read = api.get("/v1/orders/o-1").await;
     assert_eq!(read.header("etag"), format!("\"{}\"", read.json()["version"]));
-    let types: Vec<Value> = api.get("/v1/orders/o-1/events").await.json()["items"].as_array().expect("items").iter().map(|e| e["type"].clone()).collect();
+    let types: Vec<Value> = api.get("/v1/orders/o-1/events").await.json()["items"]
+        .as_array()
+        .expect("items")
+        .iter()
+        .map(|e| e["type"].clone())
+        .collect();
     assert_eq!(types, ["order.placed", "order.extended", "order.paid", "order.fulfilled"]);
     api.stop().await;
 }
@@ -52,7 +74,10 @@ async fn an_order_from_placed_to_fulfilled() {
 async fn refusals_have_their_status_and_what_a_caller_needs() {
     let api = Api::start().await;
     api.sku("one", 1).await;
-    assert_eq!(api.send("PUT", "/v1/skus/few", json!({"on_hand": 9, "max_per_order": 2, "max_per_buyer": 3})).await.status, 201);
+    assert_eq!(
+        api.send("PUT", "/v1/skus/few", json!({"on_hand": 9, "max_per_order": 2, "max_per_buyer": 3})).await.status,
+        201
+    );
     let short = api.place("a", "one", 2).await;
     assert_eq!((short.status, short.code().as_str()), (409, "insufficient-stock"));
     assert_eq!((&short.json()["sku"], &short.json()["available"]), (&json!("one"), &json!(1)));
@@ -99,7 +124,15 @@ async fn a_batch_answers_each_in_order() {
     api.sku("mug", 2).await;
     let order = |id: &str, quantity: Value| json!({"order_id": id, "buyer_id": "b", "lines": [{"sku": "mug", "quantity": quantity}]});
     let keyless = json!({"buyer_id": "b", "lines": [{"sku": "mug", "quantity": 1}]});
-    let orders = [order("a", json!(1)), order("b", json!("1")), keyless, json!(7), order("c", json!(1)), order("d", json!(1)), order("a", json!(1))];
+    let orders = [
+        order("a", json!(1)),
+        order("b", json!("1")),
+        keyless,
+        json!(7),
+        order("c", json!(1)),
+        order("d", json!(1)),
+        order("a", json!(1)),
+    ];
     let reply = api.send("POST", "/v1/orders:batch", json!({ "orders": orders })).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     let results = reply.json()["results"].clone();
@@ -107,9 +140,25 @@ async fn a_batch_answers_each_in_order() {
         .as_array()
         .expect("results")
         .iter()
-        .map(|r| (r["status"].as_i64().expect("a status"), r["problem"]["code"].as_str().or(r["order"]["id"].as_str()).expect("an answer")))
+        .map(|r| {
+            (
+                r["status"].as_i64().expect("a status"),
+                r["problem"]["code"].as_str().or(r["order"]["id"].as_str()).expect("an answer"),
+            )
+        })
         .collect();
-    assert_eq!(told, [(201, "a"), (422, "invalid"), (400, "idempotency-key-required"), (422, "invalid"), (201, "c"), (409, "insufficient-stock"), (200, "a")]);
+    assert_eq!(
+        told,
+        [
+            (201, "a"),
+            (422, "invalid"),
+            (400, "idempotency-key-required"),
+            (422, "invalid"),
+            (201, "c"),
+            (409, "insufficient-stock"),
+            (200, "a")
+        ]
+    );
     assert_eq!(results[1]["problem"]["errors"][0]["pointer"], "/lines/0/quantity");
     for bad in [json!({}), json!({"orders": 5}), json!({"orders": vec![json!({}); 501]})] {
         let refused = api.send("POST", "/v1/orders:batch", bad).await;
@@ -128,7 +177,9 @@ async fn lists_filter_and_page() {
     let (mut seen, mut cursor) = (Vec::new(), String::new());
     loop {
         let page = api.get(&format!("/v1/orders?buyer_id=b&sku=mug&status=pending&limit=3{cursor}")).await.json();
-        seen.extend(page["items"].as_array().expect("items").iter().map(|o| o["id"].as_str().expect("an id").to_owned()));
+        seen.extend(
+            page["items"].as_array().expect("items").iter().map(|o| o["id"].as_str().expect("an id").to_owned()),
+        );
         let Some(next) = page["next_cursor"].as_str() else { break };
         cursor = format!("&cursor={next}");
     }
@@ -141,13 +192,21 @@ async fn lists_filter_and_page() {
 async fn money_finds_its_way_back() {
     let api = Api::start().await;
     api.sku("mug", 5).await;
-    let early = api.send("POST", "/v1/orders/o-1/payments", json!({"payment_id": "early", "amount": 100, "currency": "EUR"})).await;
-    assert_eq!((early.status, &early.json()["outcome"], &early.json()["order"]), (202, &json!("unmatched"), &Value::Null));
+    let early = api
+        .send("POST", "/v1/orders/o-1/payments", json!({"payment_id": "early", "amount": 100, "currency": "EUR"}))
+        .await;
+    assert_eq!(
+        (early.status, &early.json()["outcome"], &early.json()["order"]),
+        (202, &json!("unmatched"), &Value::Null)
+    );
     assert_eq!(api.get("/v1/payments?outcome=unmatched").await.json()["items"][0]["payment_id"], "early");
     let refund = api.send("POST", "/v1/payments/early/refund", json!({})).await;
     assert_eq!(refund.status, 200, "{refund:?}");
     let refund = refund.json();
-    assert_eq!((&refund["status"], &refund["order_id"], &refund["payment_id"]), (&json!("due"), &json!("o-1"), &json!("early")));
+    assert_eq!(
+        (&refund["status"], &refund["order_id"], &refund["payment_id"]),
+        (&json!("due"), &json!("o-1"), &json!("early"))
+    );
     let id = refund["refund_id"].as_str().expect("an id");
     assert_eq!(api.get("/v1/refunds?status=due&order_id=o-1").await.json()["items"][0]["refund_id"], id);
     let path = format!("/v1/refunds/{id}/settle");

@@ -12,10 +12,16 @@ async fn a_card_is_patched_and_versioned() {
     let created = api.send("PUT", "/v1/skus/a%2Fb", json!({"title": "Mug", "on_hand": 5, "max_per_order": 2})).await;
     assert_eq!((created.status, created.header("etag")), (201, "\"1\""), "{created:?}");
     assert_eq!(created.json()["sku"], "a/b");
-    let changed = api.send("PUT", "/v1/skus/a%2Fb", json!({"max_per_order": null, "on_sale_from": "2026-01-01T00:00:00Z"})).await;
-    assert_eq!((changed.status, &changed.json()["title"], &changed.json()["max_per_order"]), (200, &json!("Mug"), &json!(null)));
+    let changed =
+        api.send("PUT", "/v1/skus/a%2Fb", json!({"max_per_order": null, "on_sale_from": "2026-01-01T00:00:00Z"})).await;
+    assert_eq!(
+        (changed.status, &changed.json()["title"], &changed.json()["max_per_order"]),
+        (200, &json!("Mug"), &json!(null))
+    );
     let tag = changed.header("etag").to_owned();
-    for (sent, status) in [(tag.as_str(), 200), ("\"1\"", 412), ("*", 200), ("W/\"1\"", 412), ("\"x\"", 412), ("1", 422)] {
+    for (sent, status) in
+        [(tag.as_str(), 200), ("\"1\"", 412), ("*", 200), ("W/\"1\"", 412), ("\"x\"", 412), ("1", 422)]
+    {
         let reply = api.raw("PUT", "/v1/skus/a%2Fb", &[JSON, ("if-match", sent)], b"{}").await;
         assert_eq!(reply.status, status, "{sent} {reply:?}");
     }
@@ -25,7 +31,10 @@ async fn a_card_is_patched_and_versioned() {
     }
     assert_eq!(api.send("PUT", "/v1/skus/a%2Fb", json!({"on_hand": 6})).await.code(), "stock-exists");
     let product = api.get("/v1/products/a%2Fb").await;
-    assert_eq!((product.header("x-cache"), product.header("age"), &product.json()["in_stock"]), ("miss", "0", &json!(true)));
+    assert_eq!(
+        (product.header("x-cache"), product.header("age"), &product.json()["in_stock"]),
+        ("miss", "0", &json!(true))
+    );
     assert_eq!(api.get("/v1/products/none").await.code(), "unknown-sku");
     assert_eq!(api.raw("DELETE", "/v1/skus/a%2Fb", &[], b"").await.status, 204);
     assert_eq!(api.place("o", "a/b", 1).await.code(), "archived");
@@ -47,7 +56,11 @@ async fn counting_by_hand_is_safe_to_repeat() {
     };
     assert_eq!(adjust("k1", -2).await.code(), "below-committed");
     let first = adjust("k2", 3).await;
-    assert_eq!((first.status, &first.json()["delta"], &first.json()["sku"]["on_hand"]), (201, &json!(3), &json!(8)), "{first:?}");
+    assert_eq!(
+        (first.status, &first.json()["delta"], &first.json()["sku"]["on_hand"]),
+        (201, &json!(3), &json!(8)),
+        "{first:?}"
+    );
     let second = adjust("k2", 3).await;
     assert_eq!((second.status, second.header("idempotent-replayed")), (200, "true"));
     assert_eq!(adjust("k2", 4).await.code(), "idempotency-mismatch");
@@ -64,7 +77,8 @@ async fn a_batch_of_skus() {
     let api = Api::start().await;
     let skus = json!({"skus": [{"sku": "a", "on_hand": 1}, {"sku": " b"}, {"on_hand": 1}, {"sku": "c", "price": {"amount": 1, "currency": "QQQ"}}, {"sku": "a", "title": "A"}]});
     let reply = api.send("POST", "/v1/skus:batch", skus).await.json();
-    let statuses: Vec<_> = reply["results"].as_array().expect("results").iter().map(|r| r["status"].as_i64().expect("a status")).collect();
+    let statuses: Vec<_> =
+        reply["results"].as_array().expect("results").iter().map(|r| r["status"].as_i64().expect("a status")).collect();
     assert_eq!(statuses, [201, 422, 422, 422, 200]);
     assert_eq!(reply["results"][3]["problem"]["errors"][0]["pointer"], "/price/currency");
     assert_eq!(api.get("/v1/skus").await.json()["items"].as_array().map(Vec::len), Some(1));
