@@ -104,3 +104,49 @@ async fn intended(pace: Pace, start: Instant, number: u64) -> Instant {
 fn status_of(answered: &io::Result<Answer>) -> u16 {
     answered.as_ref().map_or(0, |answer| answer.status)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::Response;
+    use http_body_util::Full;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A server that stalls on its first request and answers `201` to all.
+    async fn stalling(stall: Duration) -> Target {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = Target::local(listener.local_addr().unwrap()).unwrap();
+        tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let first = AtomicU64::new(0);
+            let answer = service_fn(|_| async {
+                if first.fetch_add(1, Ordering::Relaxed) == 0 {
+                    tokio::time::sleep(stall).await;
+                }
+                Ok::<_, Infallible>(Response::builder().status(201).body(Full::new(Bytes::from("{}"))).unwrap())
+            });
+            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await.unwrap();
+        });
+        target
+    }
+
+    #[tokio::test]
+    async fn a_stall_is_charged_to_every_request_it_held_up() {
+        let job: Arc<Job> = Arc::new(|_| (Uri::from_static("/"), Bytes::from("{}")));
+        for (pace, held_up) in
+            [(Pace::Closed { requests: 40 }, false), (Pace::Open { per_second: 100.0, requests: 40 }, true)]
+        {
+            let target = stalling(Duration::from_millis(600)).await;
+            let run = run(&target, 1, pace, 0, Arc::clone(&job)).await.unwrap();
+            let p = run.record.percentiles();
+            assert_eq!(run.record.count(201), 40);
+            assert!(p.max >= 590.0, "{p:?}");
+            assert_eq!(p.p50 > 150.0, held_up, "{p:?}");
+        }
+    }
+}
