@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Method, Uri};
 use serde_json::json;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use super::plan::{Sale, Visit};
 use super::tally::{SoldOut, Tally};
@@ -15,7 +15,7 @@ use crate::load::conn::Answer;
 use crate::load::pool::Pool;
 use crate::load::shapes::{Order, Problem};
 use crate::load::target::Target;
-use crate::load::verify::Accepted;
+use crate::load::verify::{Accepted, digest};
 use crate::progress::Progress;
 
 /// Orders under way at a time, each over a connection of its own.
@@ -28,7 +28,7 @@ pub struct Crowd {
     sale: Sale,
     place: Pool,
     others: Pool,
-    placing: Semaphore,
+    placing: Arc<Semaphore>,
     path: Uri,
     /// What it was told.
     pub tally: Tally,
@@ -52,7 +52,7 @@ impl Crowd {
             sale,
             place: Pool::new(target.clone(), PLACING),
             others: Pool::new(target.clone(), OTHERS),
-            placing: Semaphore::new(PLACING),
+            placing: Arc::new(Semaphore::new(PLACING)),
             path: Uri::from_static("/v1/orders"),
             tally: Tally::new(),
             progress,
@@ -86,20 +86,33 @@ impl Crowd {
 
     async fn come(self: &Arc<Self>, number: u64, visits: &mut JoinSet<()>) {
         // The crowd owns the semaphore and never closes it.
-        if let Ok(slot) = self.placing.acquire().await {
-            slot.forget();
-        }
+        let Ok(slot) = Arc::clone(&self.placing).acquire_owned().await else { return };
         let crowd = Arc::clone(self);
         visits.spawn(async move {
             let visit = crowd.sale.visit(number);
             let order = crowd.order(&visit).await;
-            crowd.placing.add_permits(1);
+            drop(slot);
             crowd.progress.add(1);
             if let Some(order) = order {
                 crowd.go_on(&visit, order).await;
             }
         });
-        while visits.try_join_next().is_some() {}
+        while let Some(gone) = visits.try_join_next() {
+            self.left(gone);
+        }
+    }
+
+    /// Waits until everybody has left.
+    pub async fn all_left(&self, visits: &mut JoinSet<()>) {
+        while let Some(gone) = visits.join_next().await {
+            self.left(gone);
+        }
+    }
+
+    fn left(&self, gone: Result<(), JoinError>) {
+        if let Err(e) = gone {
+            self.tally.strange(format!("a buyer was lost: {e}"));
+        }
     }
 
     async fn all_answered(&self) {
@@ -139,7 +152,7 @@ impl Crowd {
         };
         let hold = u64::try_from(order.release_at - order.placed_at).unwrap_or(0);
         told.last_deadline = told.last_deadline.max(Some(Instant::now() + Duration::from_millis(hold)));
-        let lines = vec![(sku(visit.sku), visit.quantity)];
+        let lines = digest(std::iter::once((sku(visit.sku).as_str(), visit.quantity)));
         let total = order.total.as_ref().map(|total| i128::from(total.amount));
         told.accepted.push(Accepted { id: order.id.clone(), total, lines, fresh: true });
         Some(order)

@@ -116,7 +116,7 @@ async fn sell(args: &Args, own: &OwnServer) -> Result<bool> {
     let second = Instant::now();
     crowd.second_wave(rush + Duration::from_millis(hold_ms / 2), &mut visits).await;
     let selling = rush + second.elapsed();
-    while visits.join_next().await.is_some() {}
+    crowd.all_left(&mut visits).await;
     let last = crowd.tally.told().last_deadline;
     if let Some(last) = last {
         tokio::time::sleep_until((last + AFTER_THE_LAST).into()).await;

@@ -47,6 +47,8 @@ use crate::{output, runtime};
 
 /// Connections of a replay.
 const CONNECTIONS: usize = 16;
+/// Longest wait for an invoice, seconds: a century.
+const LONGEST_WAIT: f64 = 3e9;
 /// How long after the last deadline the orders are read.
 const AFTER_THE_LAST: Duration = Duration::from_millis(100);
 
@@ -165,7 +167,7 @@ async fn send_all(args: &Args, plan: &mut Plan, sender: &mut Sender<'_>, catalog
         let read = Invoice::read(entry, &mut plan.sources, digits, told);
         let Some(invoice) = read.map_err(|fault| fault.at(std::path::Path::new("a file")))? else { continue };
         if let Speed::Times(times) = args.speed {
-            let after = (entry.at - first) as f64 / 1_000.0 / times;
+            let after = ((entry.at - first) as f64 / 1_000.0 / times).min(LONGEST_WAIT);
             tokio::time::sleep_until((began + Duration::from_secs_f64(after.max(0.0))).into()).await;
         }
         sender.send(&invoice, catalogue).await?;

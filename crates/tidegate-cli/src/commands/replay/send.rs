@@ -23,7 +23,7 @@ use crate::load::pool::Pool;
 use crate::load::random::Random;
 use crate::load::record::Record;
 use crate::load::shapes::{Order, Paid, Problem};
-use crate::load::verify::Accepted;
+use crate::load::verify::{Accepted, digest};
 
 /// Payments under way at most.
 const PAYMENTS: usize = 64;
@@ -140,7 +140,7 @@ impl<'a> Sender<'a> {
             let due = Instant::now() + Duration::from_millis(hold);
             self.sent.last_deadline = self.sent.last_deadline.max(Some(due));
         }
-        let lines = invoice.lines.iter().map(|line| (line.sku.to_string(), line.quantity)).collect();
+        let lines = digest(invoice.lines.iter().map(|line| (line.sku.as_str(), line.quantity)));
         let fresh = answer.status == 201;
         self.sent.accepted.push(Accepted { id: invoice.number.clone(), total: Some(invoice.total()), lines, fresh });
         Ok(Some(order))
