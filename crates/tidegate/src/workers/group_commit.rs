@@ -4,6 +4,8 @@
 //! fails its batch-mates: the batch is halved until it stands alone.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -27,8 +29,9 @@ struct Request {
 struct Waiting {
     requests: VecDeque<Request>,
     commands: usize,
-    /// Order ids and keys that wait or are being decided, with how many commands name each.
-    in_flight: Map<Arc<str>, u32>,
+    /// Order ids and keys that wait or are being decided (their hashes), with how many commands name each. Two names
+    /// with one hash cost one needless trip to the ledger.
+    in_flight: Map<u64, u32>,
     stopping: bool,
 }
 
@@ -37,12 +40,18 @@ pub(crate) struct GroupCommit {
     capacity: usize,
     waiting: Mutex<Waiting>,
     arrived: Notify,
+    names: foldhash::fast::RandomState,
 }
 
 impl GroupCommit {
     /// A queue of at most `capacity` commands.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { capacity, waiting: Mutex::default(), arrived: Notify::new() }
+        Self {
+            capacity,
+            waiting: Mutex::default(),
+            arrived: Notify::new(),
+            names: foldhash::fast::RandomState::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -62,10 +71,10 @@ impl GroupCommit {
     /// Whether a command that names this order id or key waits or is being decided: a repeat must wait for it.
     pub(crate) fn is_in_flight(&self, order_id: Option<&str>, key: Option<&str>) -> bool {
         let waiting = self.lock();
-        let named = |prefix: char, name: Option<&str>| {
-            name.is_some_and(|name| waiting.in_flight.contains_key(flight_name(prefix, name).as_str()))
+        let named = |kind: Name, name: Option<&str>| {
+            name.is_some_and(|name| waiting.in_flight.contains_key(&self.names.hash_one((kind, name))))
         };
-        named('o', order_id) || named('k', key)
+        named(Name::Order, order_id) || named(Name::Key, key)
     }
 
     /// Queues up to [`MAX_BATCH_COMMANDS`] commands and waits for one answer each, in order. They may be decided in
@@ -86,8 +95,8 @@ impl GroupCommit {
                 return Err(Error::Overloaded);
             }
             waiting.commands += commands.len();
-            for name in commands.iter().flat_map(flight_names) {
-                *waiting.in_flight.entry(name.into()).or_default() += 1;
+            for command in &commands {
+                self.flight_names(command).for_each(|name| *waiting.in_flight.entry(name).or_default() += 1);
             }
             waiting.requests.push_back(Request { commands, lines, reply });
         }
@@ -127,33 +136,33 @@ impl GroupCommit {
 
     fn landed(&self, commands: &[Command]) {
         let mut waiting = self.lock();
-        for name in commands.iter().flat_map(flight_names) {
-            if let Some(count) = waiting.in_flight.get_mut(name.as_str()) {
-                *count -= 1;
-                if *count == 0 {
-                    waiting.in_flight.remove(name.as_str());
+        for name in commands.iter().flat_map(|command| self.flight_names(command)) {
+            if let Entry::Occupied(mut count) = waiting.in_flight.entry(name) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
                 }
             }
         }
     }
+
+    /// The names a repeat of this command would carry: the id its caller chose, its key.
+    fn flight_names(&self, command: &Command) -> impl Iterator<Item = u64> + use<> {
+        let (id, key) = match command {
+            Command::Place(place) => (
+                place.chosen.then(|| self.names.hash_one((Name::Order, place.order_id.as_str()))),
+                place.key.as_ref().map(|key| self.names.hash_one((Name::Key, key.as_str()))),
+            ),
+            _ => (None, None),
+        };
+        id.into_iter().chain(key)
+    }
 }
 
-fn flight_name(prefix: char, name: &str) -> String {
-    let mut text = String::with_capacity(name.len() + 1);
-    text.push(prefix);
-    text.push_str(name);
-    text
-}
-
-fn flight_names(command: &Command) -> impl Iterator<Item = String> {
-    let (id, key) = match command {
-        Command::Place(place) => (
-            place.chosen.then(|| flight_name('o', place.order_id.as_str())),
-            place.key.as_ref().map(|key| flight_name('k', key.as_str())),
-        ),
-        _ => (None, None),
-    };
-    id.into_iter().chain(key)
+#[derive(Hash)]
+enum Name {
+    Order,
+    Key,
 }
 
 fn lines_of(command: &Command) -> usize {
