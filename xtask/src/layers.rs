@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn findings(name: &str, rest: &str) -> Vec<String> {
-        check("x/Cargo.toml", &format!("[package]\nname = \"{name}\"\n{rest}").parse().unwrap())
+        check("x/Cargo.toml", &format!("[package]\nname = \"{name}\"\n{rest}").parse().expect("TOML"))
     }
 
     #[test]

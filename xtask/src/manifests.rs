@@ -68,7 +68,7 @@ mod tests {
     const GOOD: &str = "[package]\nname = \"a\"\ndescription = \"b\"\nversion.workspace = true\nedition.workspace = true\nrust-version.workspace = true\nlicense.workspace = true\npublish.workspace = true\n[features]\nx = [\"dep:y\"]\n[lints]\nworkspace = true\n";
 
     fn findings(text: &str) -> Vec<String> {
-        check("x/Cargo.toml", &text.parse().unwrap())
+        check("x/Cargo.toml", &text.parse().expect("TOML"))
     }
 
     #[test]

@@ -82,7 +82,7 @@ fn manners(file: &File, findings: &mut Vec<String>) {
 
 /// The part of a file above its `#[cfg(test)]` module.
 fn before_tests(text: &str) -> &str {
-    text.find("#[cfg(test)]\nmod ").map_or(text, |at| &text[..at])
+    text.find("#[cfg(test)]\n").map_or(text, |at| &text[..at])
 }
 
 fn length(file: &File, findings: &mut Vec<String>) {

@@ -39,12 +39,6 @@ impl Progress {
         self.show(self.done.fetch_add(n, Ordering::Relaxed) + n);
     }
 
-    /// `n` are done in all.
-    pub fn set(&self, n: u64) {
-        self.done.store(n, Ordering::Relaxed);
-        self.show(n);
-    }
-
     /// A word about the present step, shown behind the bar.
     pub fn message(&self, text: impl Into<String>) {
         if let Some(bar) = &self.bar {

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate::{Embedded, Options, Tidegate};
 use tidegate_server::{Role, Server, ServerConfig, Token};
 use tokio::sync::watch;
@@ -42,15 +43,13 @@ pub fn run(args: Args) -> Result {
         )));
     }
     start_log(&config.log)?;
-    if let Some(files) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
-        if files < config.limits.max_connections as u64 + OTHER_FILES {
-            let connections = config.limits.max_connections;
-            tracing::warn!(
-                files,
-                connections,
-                "fewer files may be open than limits.connections needs; raise it (ulimit -n, LimitNOFILE)"
-            );
-        }
+    let (files, connections) = (getrlimit(Resource::Nofile).current, config.limits.max_connections);
+    if let Some(files) = files.filter(|files| *files < connections as u64 + OTHER_FILES) {
+        tracing::warn!(
+            files,
+            connections,
+            "fewer files may be open than limits.connections needs; raise it (ulimit -n, LimitNOFILE)"
+        );
     }
     let runtime = runtime::start(config.threads)?;
     let served = runtime.block_on(serve(&config, args.manual_clock));
@@ -143,7 +142,6 @@ fn start_log(filter: &str) -> Result {
 
 /// Raises the soft limit on open files to the hard one.
 fn raise_open_files() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let hard = getrlimit(Resource::Nofile).maximum;
     // Refused only where a sandbox forbids it; then the server takes fewer connections.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });

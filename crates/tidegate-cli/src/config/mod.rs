@@ -4,7 +4,7 @@
 //! - [`keys`]: every key, once.
 //! - [`value`]: one value, its origin, what it may be.
 //! - [`layers`]: reading the layers.
-//! - [`tokens`]: `[[tokens]]`.
+//! - [`tokens`]: who may call.
 //! - [`Config`]: the whole, checked.
 
 pub mod keys;
@@ -251,6 +251,7 @@ fn embedded_store(url: &str) -> std::result::Result<(), String> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
 
