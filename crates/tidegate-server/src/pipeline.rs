@@ -11,8 +11,7 @@ use futures_util::FutureExt;
 use http::header::CONNECTION;
 use http::request::Parts;
 use http::{HeaderValue, Request, Response};
-use hyper::body::{Body as _, Incoming};
-use tokio::sync::SemaphorePermit;
+use hyper::body::Incoming;
 
 use crate::access;
 use crate::app::App;
@@ -20,11 +19,9 @@ use crate::call::Call;
 use crate::metrics::requests::UNMATCHED;
 use crate::problem::{self, Problem, catalogue};
 use crate::reply::{Answer, Body};
-use crate::request::{body, path};
-use crate::router::{self, BodyRule, Found, Route, Verb};
-
-/// Bodies up to this size are taken without a look at the budget.
-const SMALL_BODY: usize = 64 << 10;
+use crate::request::body::{self, Taken};
+use crate::request::path;
+use crate::router::{self, BodyRule, Found, Route};
 
 /// Answers one request.
 pub(crate) async fn answer(app: &Arc<App>, request: Request<Incoming>) -> Response<Body> {
@@ -76,12 +73,8 @@ async fn run(app: &Arc<App>, route: &'static Route, ids: Ids, parts: Parts, mut 
     if let Err(problem) = allowed {
         return refuse(problem, &parts, incoming).await;
     }
-    let _budget = match budget(app, route, &incoming) {
-        Ok(budget) => budget,
-        Err(problem) => return refuse(problem, &parts, incoming).await,
-    };
-    let body = match take_body(app, route, &parts, &mut incoming).await {
-        Ok(body) => body,
+    let (body, _share) = match take_body(app, route, &parts, &mut incoming).await {
+        Ok(taken) => taken,
         // What has just proved slow or broken is not waited for again.
         Err(problem) if matches!(problem.status(), 400 | 408) => return Err(problem),
         Err(problem) => return refuse(problem, &parts, incoming).await,
@@ -98,32 +91,21 @@ async fn run(app: &Arc<App>, route: &'static Route, ids: Ids, parts: Parts, mut 
     guarded(app, route, call).await
 }
 
-/// A share of the memory for large bodies, for a body that may be one.
-fn budget<'a>(app: &'a App, route: &Route, incoming: &Incoming) -> Result<Option<SemaphorePermit<'a>>, Problem> {
-    let BodyRule::Json { max, .. } = route.body else { return Ok(None) };
-    let hint = incoming.size_hint();
-    let most = hint.upper().map_or(max, |upper| usize::try_from(upper).unwrap_or(max).min(max));
-    if most <= SMALL_BODY {
-        return Ok(None);
-    }
-    let kib = u32::try_from(most.div_ceil(1024)).unwrap_or(u32::MAX);
-    app.body_budget.try_acquire_many(kib).map(Some).map_err(|_| {
-        Problem::new(&catalogue::OVERLOADED, "Too many large requests are in memory; send this one again in a second.")
-            .retry_after(1)
-    })
-}
-
-async fn take_body(app: &App, route: &Route, parts: &Parts, incoming: &mut Incoming) -> Result<Bytes, Problem> {
+async fn take_body<'a>(
+    app: &'a App,
+    route: &Route,
+    parts: &Parts,
+    incoming: &mut Incoming,
+) -> Result<Taken<'a>, Problem> {
     match route.body {
         BodyRule::Json { max, .. } => {
-            let body = body::read(incoming, max, &app.limits).await?;
-            body::check_type(&parts.headers, &body)?;
-            Ok(body)
+            let taken = body::read(incoming, max, &app.limits, &app.body_budget).await?;
+            body::check_type(&parts.headers, &taken.0)?;
+            Ok(taken)
         }
-        BodyRule::None if route.verb == Verb::Get => Ok(Bytes::new()),
         BodyRule::None => {
             body::drain(incoming, &parts.headers).await;
-            Ok(Bytes::new())
+            Ok((Bytes::new(), None))
         }
     }
 }

@@ -7,45 +7,78 @@ use http::HeaderMap;
 use http::header::{CONTENT_TYPE, EXPECT};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::json::{self, JsonFault, MAX_DEPTH, MAX_NODES, Node};
 use crate::config::Limits;
 use crate::problem::{self, Problem, catalogue};
 
+/// Bodies up to this size are taken in without a look at the budget.
+const SMALL_BODY: usize = 64 << 10;
 /// Most bytes of an unwanted body that are read away, so that its sender sees the answer instead of a reset.
 const MAX_DRAINED: usize = 32 << 20;
 /// Longest time that is spent on that.
 const DRAIN_TIME: Duration = Duration::from_secs(3);
 
-/// Reads a body of at most `max` bytes.
-pub(crate) async fn read(incoming: &mut Incoming, max: usize, limits: &Limits) -> Result<Bytes, Problem> {
+/// A body, and its share of the memory for large ones.
+pub(crate) type Taken<'a> = (Bytes, Option<SemaphorePermit<'a>>);
+
+/// Reads a body of at most `max` bytes. What it has beyond [`SMALL_BODY`] is taken from `budget` (in KiB) as it arrives, so
+/// that a client that only announces much takes nothing away from others.
+pub(crate) async fn read<'a>(
+    incoming: &mut Incoming,
+    max: usize,
+    limits: &Limits,
+    budget: &'a Semaphore,
+) -> Result<Taken<'a>, Problem> {
     if incoming.is_end_stream() {
-        return Ok(Bytes::new());
+        return Ok((Bytes::new(), None));
     }
     if incoming.size_hint().lower() > max as u64 {
         return Err(too_large(max));
     }
     let deadline = Instant::now() + limits.request_timeout;
-    let mut first: Option<Bytes> = None;
-    let mut rest = BytesMut::new();
+    let mut only = Bytes::new();
+    let mut joined = BytesMut::new();
+    let mut share: Option<SemaphorePermit<'a>> = None;
     while let Some(piece) = next_piece(incoming, deadline.min(Instant::now() + limits.body_idle_timeout)).await? {
-        if first.as_ref().map_or(0, Bytes::len) + rest.len() + piece.len() > max {
+        let length = only.len() + joined.len() + piece.len();
+        if length > max {
             return Err(too_large(max));
         }
-        match &first {
-            None => first = Some(piece),
-            Some(begun) => {
-                if rest.is_empty() {
-                    rest.reserve(begun.len() + piece.len());
-                    rest.extend_from_slice(begun);
-                    first = Some(Bytes::new());
-                }
-                rest.extend_from_slice(&piece);
-            }
+        if length > SMALL_BODY {
+            take_share(&mut share, length, budget)?;
         }
+        // Most bodies come in one piece and are never copied.
+        if only.is_empty() && joined.is_empty() {
+            only = piece;
+            continue;
+        }
+        joined.extend_from_slice(&std::mem::take(&mut only));
+        joined.extend_from_slice(&piece);
     }
-    Ok(if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() })
+    let body = if joined.is_empty() { only } else { joined.freeze() };
+    Ok((body, share))
+}
+
+/// Widens `share` to `length` bytes.
+fn take_share<'a>(
+    share: &mut Option<SemaphorePermit<'a>>,
+    length: usize,
+    budget: &'a Semaphore,
+) -> Result<(), Problem> {
+    let held = share.as_ref().map_or(0, SemaphorePermit::num_permits);
+    let more = u32::try_from(length.div_ceil(1024).saturating_sub(held)).unwrap_or(u32::MAX);
+    let taken = budget.try_acquire_many(more).map_err(|_| {
+        let detail = "Too many large requests are in memory; send this one again in a second.";
+        Problem::new(&catalogue::OVERLOADED, detail).retry_after(1)
+    })?;
+    match share {
+        Some(share) => share.merge(taken),
+        None => *share = Some(taken),
+    }
+    Ok(())
 }
 
 async fn next_piece(incoming: &mut Incoming, deadline: Instant) -> Result<Option<Bytes>, Problem> {

@@ -162,7 +162,8 @@ pub(crate) async fn run(tcp: TcpStream, app: Arc<App>, connection: Arc<Connectio
             },
         }
     }
-    serve(tcp, app, connection).await;
+    // Boxed: hyper's state is most of a connection's cost, and comes only now.
+    Box::pin(serve(tcp, app, connection)).await;
 }
 
 async fn serve(tcp: TcpStream, app: Arc<App>, connection: Arc<Connection>) {

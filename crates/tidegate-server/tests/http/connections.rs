@@ -113,3 +113,54 @@ async fn an_early_refusal_reaches_a_client_that_is_still_sending() {
     assert!(begun.elapsed() < SECOND);
     api.stop().await;
 }
+
+#[tokio::test]
+async fn a_client_that_stops_reading_is_let_go() {
+    let api = Api::limited(Limits { write_stall_timeout: SECOND, ..Limits::default() }).await;
+    let whole = api.get("/openapi.json").await.body.len();
+    let mut deaf = api.connect().await;
+    let requests = "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(400);
+    deaf.write_all(requests.as_bytes()).await.expect("sent");
+    sleep(4 * SECOND).await;
+    let mut answers = Vec::new();
+    // Closed or reset: either way it ends, and without all the answers.
+    let _ = timeout(5 * SECOND, deaf.read_to_end(&mut answers)).await.expect("an end");
+    assert!(answers.len() < 300 * whole, "{} of {}", answers.len(), 400 * whole);
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn a_head_request_for_a_stream_ends() {
+    let api = Api::start().await;
+    let mut connection = api.connect().await;
+    let two = b"HEAD /v1/events/stream HTTP/1.1\r\nhost: localhost\r\n\r\nGET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    connection.write_all(two).await.expect("sent");
+    let mut answers = String::new();
+    timeout(5 * SECOND, connection.read_to_string(&mut answers)).await.expect("in time").expect("answers");
+    assert_eq!(answers.matches("HTTP/1.1 200").count(), 2, "{answers}");
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn large_bodies_share_a_budget() {
+    let api = Api::limited(Limits { body_budget_bytes: 8 << 20, ..Limits::default() }).await;
+    let head = format!(
+        "POST /v1/orders:batch HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        8 << 20
+    );
+    // Who only announces a large body takes nothing away.
+    let mut announcer = api.connect().await;
+    announcer.write_all(head.as_bytes()).await.expect("sent");
+    let mut hoarder = api.connect().await;
+    hoarder.write_all(head.as_bytes()).await.expect("sent");
+    hoarder.write_all(&vec![b' '; 6 << 20]).await.expect("sent");
+    sleep(SECOND / 2).await;
+    let body = format!("{{\"orders\":[]{}}}", " ".repeat(4 << 20));
+    let reply = api.raw("POST", "/v1/orders:batch", &[("content-type", "application/json")], body.as_bytes()).await;
+    assert_eq!((reply.status, reply.code().as_str()), (503, "overloaded"));
+    drop(hoarder);
+    sleep(SECOND / 2).await;
+    let reply = api.raw("POST", "/v1/orders:batch", &[("content-type", "application/json")], body.as_bytes()).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    api.stop().await;
+}
