@@ -4,6 +4,7 @@
 mod columns;
 mod sink;
 
+use futures_util::{StreamExt, stream};
 use serde_json::Value;
 
 use super::import_skus::Format;
@@ -18,6 +19,8 @@ use sink::Sink;
 const PAGE: usize = 500;
 /// SKUs of one page of the stock ledger: an interrupted export repeats at most these.
 const LEDGER_PAGE: usize = 50;
+/// SKUs whose stock ledgers are asked for at once.
+const AT_ONCE: usize = 8;
 
 /// What is exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -69,12 +72,13 @@ async fn export(source: &Source, args: &Args) -> Result {
             What::Ledger => ("/v1/skus", LEDGER_PAGE),
         };
         let (items, next) = page(source, path, limit, cursor.as_deref()).await?;
-        for item in &items {
-            if args.what == What::Ledger {
-                ledger_of(source, item, args.format, &mut sink, &progress).await?;
-            } else {
-                write(args.what, args.format, item, &mut sink)?;
-                progress.add(1);
+        match args.what {
+            What::Ledger => ledgers_of(source, &items, args.format, &mut sink, &progress).await?,
+            What::Orders | What::Skus => {
+                for item in &items {
+                    write(args.what, args.format, item, &mut sink)?;
+                    progress.add(1);
+                }
             }
         }
         match next {
@@ -91,26 +95,31 @@ async fn export(source: &Source, args: &Args) -> Result {
     Ok(())
 }
 
-/// One SKU's stock ledger, page by page.
-async fn ledger_of(source: &Source, sku: &Value, format: Format, sink: &mut Sink, progress: &Progress) -> Result {
-    let id = sku.get("sku").and_then(Value::as_str).unwrap_or_default();
-    let path = format!("/v1/skus/{}/ledger", segment(id));
-    let mut cursor = None;
-    loop {
-        let (items, next) = page(source, &path, PAGE, cursor.as_deref()).await?;
-        for item in items {
-            let mut row = serde_json::Map::from_iter([("sku".to_owned(), Value::from(id))]);
-            if let Value::Object(fields) = item {
-                row.extend(fields);
+/// The stock ledgers of `skus`, in their order; the first pages of a few are asked for at once.
+async fn ledgers_of(source: &Source, skus: &[Value], format: Format, sink: &mut Sink, progress: &Progress) -> Result {
+    let ids = skus.iter().map(|sku| sku.get("sku").and_then(Value::as_str).unwrap_or_default());
+    let first = |id: &'_ str| {
+        let path = format!("/v1/skus/{}/ledger", segment(id));
+        let id = id.to_owned();
+        async move { (id, page(source, &path, PAGE, None).await, path) }
+    };
+    let mut ledgers = stream::iter(ids).map(first).buffered(AT_ONCE);
+    while let Some((id, first, path)) = ledgers.next().await {
+        let (mut items, mut next) = first?;
+        loop {
+            for item in items {
+                let mut row = serde_json::Map::from_iter([("sku".to_owned(), Value::from(id.as_str()))]);
+                if let Value::Object(fields) = item {
+                    row.extend(fields);
+                }
+                write(What::Ledger, format, &Value::Object(row), sink)?;
+                progress.add(1);
             }
-            write(What::Ledger, format, &Value::Object(row), sink)?;
-            progress.add(1);
-        }
-        match next {
-            Some(next) => cursor = Some(next),
-            None => return Ok(()),
+            let Some(cursor) = next else { break };
+            (items, next) = page(source, &path, PAGE, Some(&cursor)).await?;
         }
     }
+    Ok(())
 }
 
 async fn page(source: &Source, path: &str, limit: usize, cursor: Option<&str>) -> Result<(Vec<Value>, Option<String>)> {

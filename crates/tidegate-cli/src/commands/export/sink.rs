@@ -27,6 +27,7 @@ struct Place {
     whole: PathBuf,
     partial: PathBuf,
     state: PathBuf,
+    new_state: PathBuf,
 }
 
 impl Sink {
@@ -122,8 +123,11 @@ impl Sink {
         self.written(BufWriter::flush)?;
         let Some(place) = &self.place else { return Ok(()) };
         let state = json!({ "export": self.label, "cursor": cursor, "bytes": self.bytes, "rows": self.rows });
-        let noted = std::fs::write(&place.state, state.to_string());
-        noted.map_err(|e| Failure::Work(format!("cannot write {}: {e}", place.state.display())))
+        // Put in place whole, so that whatever ends this process leaves the old note or the new one.
+        let noted = std::fs::write(&place.new_state, state.to_string());
+        noted
+            .and_then(|()| std::fs::rename(&place.new_state, &place.state))
+            .map_err(|e| Failure::Work(format!("cannot write {}: {e}", place.state.display())))
     }
 
     /// Where the next page begins.
@@ -156,7 +160,12 @@ impl Place {
             path.push(end);
             PathBuf::from(path)
         };
-        Self { whole: whole.to_owned(), partial: beside(".partial"), state: beside(".partial.state") }
+        Self {
+            whole: whole.to_owned(),
+            partial: beside(".partial"),
+            state: beside(".partial.state"),
+            new_state: beside(".partial.state.new"),
+        }
     }
 
     /// `(cursor, bytes, rows)` of an interrupted export with this label.
