@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::http::{create_hot, orders};
-use super::library::{HOT, PLENTY, fill, open};
+use super::library::{HOT, PLENTY, fill, open, order};
 use super::{Bench, generator};
 use crate::commands::bench::child::Server;
 use crate::commands::bench::line::Line;
@@ -20,9 +20,12 @@ const PILE: u64 = 100_000;
 /// Orders that arrive a second meanwhile, and their hold.
 const ARRIVALS: f64 = 2_000.0;
 const ARRIVAL_HOLD: i64 = 2;
-/// Orders of the pile that are surely placed in a second, and seconds left for the rest: the start of the server.
-const PLACED_A_SECOND: u64 = 10_000;
-const START_SECONDS: u64 = 6;
+/// Orders with later deadlines are placed after the pile for this long, as many a second as arrive later, so that
+/// deadlines fall due from the start on; their hold leaves time to start the server.
+const BEFORE: Duration = Duration::from_secs(2);
+const BEFORE_HOLD: i64 = 4;
+/// Slices a second in which they are placed.
+const SLICES: u64 = 50;
 /// Connections of the open loops.
 const CONNECTIONS: usize = 64;
 /// Seconds of each open loop.
@@ -36,8 +39,6 @@ struct Expired {
     pile: u64,
     first: i64,
     last: i64,
-    /// How late the pile was.
-    pile_lateness: Record,
     /// When each other order was due, and how late it was cancelled.
     others: Vec<(i64, i64)>,
     /// Orders cancelled before they were due.
@@ -55,8 +56,7 @@ impl Expired {
 }
 
 async fn read(target: &Target) -> Result<Expired> {
-    let mut seen =
-        Expired { pile: 0, first: i64::MAX, last: 0, pile_lateness: Record::new(), others: Vec::new(), early: 0 };
+    let mut seen = Expired { pile: 0, first: i64::MAX, last: 0, others: Vec::new(), early: 0 };
     events::read(&Pool::new(target.clone(), 1), 0, |event| {
         let ("order.expired", Some(order)) = (event.kind.as_str(), event.data.order) else { return };
         let late = event.at - order.release_at;
@@ -64,7 +64,6 @@ async fn read(target: &Target) -> Result<Expired> {
         if order.id.starts_with("pile-") {
             seen.pile += 1;
             (seen.first, seen.last) = (seen.first.min(event.at), seen.last.max(event.at));
-            seen.pile_lateness.time_ms(late);
         } else {
             seen.others.push((order.release_at, late));
         }
@@ -74,24 +73,23 @@ async fn read(target: &Target) -> Result<Expired> {
 }
 
 /// Measures how fast a pile of orders is cancelled while others arrive and fall due.
+///
+/// Holds are whole seconds and commits happen when they happen, so no pile can be placed to be due in one millisecond.
+/// This one has been due since shortly before the server starts: for the server it is due at one instant, its start.
 pub fn expiry(bench: &mut Bench<'_>) -> Result {
     let ledger = bench.ledger("expiry");
     let pile = bench.scaled(PILE, 2_000);
-    let away = pile.div_ceil(PLACED_A_SECOND) + START_SECONDS;
-    let due = Instant::now() + Duration::from_secs(away);
-    let due_wall = jiff::Timestamp::now().as_millisecond() + i64::try_from(away).unwrap_or(0) * 1_000;
-    runtime::run(async {
+    let start = runtime::run(async {
         let tidegate = open(&ledger, 1_800, false).await?;
-        // Holds are whole seconds, counted from each commit: the pile is due within one second, not one millisecond.
-        let hold = move || due.saturating_duration_since(Instant::now()).as_secs_f64().ceil().max(1.0) as i64;
-        fill(&tidegate, "pile", pile, hold).await?;
+        fill(&tidegate, "pile", pile, || 1).await?;
+        let start = Instant::now() + Duration::from_secs(BEFORE_HOLD.unsigned_abs());
+        others_before(&tidegate).await?;
         tidegate.stop(Duration::from_secs(10)).await?;
-        Ok(())
+        Ok(start)
     })?;
+    std::thread::sleep(start.saturating_duration_since(Instant::now()));
     let server = Server::serve(&ledger, &[])?;
     let seen = generator()?.block_on(async {
-        // The arrivals begin before the pile is due and go on after it is gone.
-        tokio::time::sleep_until((due - Duration::from_secs(ARRIVAL_HOLD.unsigned_abs())).into()).await;
         let pace = Pace::Open { per_second: ARRIVALS, requests: (ARRIVALS * SECONDS as f64) as u64 };
         let run = drive::run(&server.target, CONNECTIONS, pace, 0, orders("arrival", HOT, Some(ARRIVAL_HOLD))).await;
         let run = run.map_err(|e| Failure::Work(format!("the load generator: {e}")))?;
@@ -102,18 +100,30 @@ pub fn expiry(bench: &mut Bench<'_>) -> Result {
     server.stop()?;
     bench.forget(&ledger);
     let took = (seen.last - seen.first).max(1) as f64 / 1_000.0;
-    let late = seen.pile_lateness.percentiles();
-    let line = Line::new(format!("{pile} orders due within a second, cancelled"), seen.pile as f64 / took, "orders/s")
-        .times(late);
+    let line = Line::new(format!("{pile} orders due at once, cancelled"), seen.pile as f64 / took, "orders/s");
     bench.printer.line(line.errors(pile - seen.pile + seen.early))?;
-    let others = seen.lateness(due_wall, seen.last);
-    let line = Line::new("deadlines of the others meanwhile, lateness", others.len() as f64, "deadlines")
-        .times(others.percentiles());
-    bench.printer.line(line)?;
+    let others = seen.lateness(seen.first, seen.last);
+    let line = Line::new("deadlines of others meanwhile, lateness", others.len() as f64, "deadlines");
+    bench.printer.line(line.times(others.percentiles()))?;
     let errors = arrivals.record.len() - arrivals.record.count(201);
-    let line =
-        Line::new("orders that arrive meanwhile", arrivals.rate(201), "orders/s").times(arrivals.record.percentiles());
-    bench.printer.line(line.errors(errors))
+    let line = Line::new("orders that arrive meanwhile", arrivals.rate(201), "orders/s");
+    bench.printer.line(line.times(arrivals.record.percentiles()).errors(errors))
+}
+
+/// Places orders evenly over [`BEFORE`].
+async fn others_before(tidegate: &tidegate::Tidegate) -> Result {
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / SLICES as u32);
+    let each = ARRIVALS as u64 / SLICES;
+    for slice in 0..SLICES * BEFORE.as_secs() {
+        ticks.tick().await;
+        let numbers = slice * each..(slice + 1) * each;
+        let places = numbers.map(|n| order(tidegate, "before", n, Some(BEFORE_HOLD)));
+        let places = places.collect::<tidegate::Result<Vec<_>>>()?;
+        for placed in tidegate.orders().place_many(places).await {
+            placed?;
+        }
+    }
+    Ok(())
 }
 
 /// Measures how late a steady stream of deadlines is.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Method, Uri};
 use serde_json::json;
 
-use super::library::{HOT, PLENTY};
+use super::library::{HOT, PLENTY, bare_loop};
 use super::{Bench, generator};
 use crate::commands::bench::child::Server;
 use crate::commands::bench::line::Line;
@@ -90,6 +90,7 @@ async fn drive_warm(target: &Target, connections: usize, requests: u64, first: u
 
 /// Places one order a request against `server`; `what` names the figure.
 pub fn place_against(bench: &mut Bench<'_>, server: &Server, prefix: &'static str, what: &str) -> Result {
+    let ceiling = bare_loop(bench)?;
     let orders_to_place = bench.scaled(ORDERS, 5_000);
     let run = generator()?.block_on(drive_warm(
         &server.target,
@@ -101,7 +102,7 @@ pub fn place_against(bench: &mut Bench<'_>, server: &Server, prefix: &'static st
     let errors = run.record.len() - run.record.count(201);
     let line = Line::new(format!("{what}, {CONNECTIONS} connections"), run.rate(201), "orders/s")
         .times(run.record.percentiles());
-    bench.printer.line(line.beside("bare insert loop", bench.ceiling).errors(errors))
+    bench.printer.line(line.beside("bare insert loop", Some(ceiling)).errors(errors))
 }
 
 /// Measures placing over HTTP on an empty ledger.
@@ -117,6 +118,7 @@ pub fn place(bench: &mut Bench<'_>) -> Result {
 
 /// Measures placing 500 orders a request.
 pub fn batch(bench: &mut Bench<'_>) -> Result {
+    let ceiling = bare_loop(bench)?;
     let ledger = bench.ledger("batch");
     let server = Server::serve(&ledger, &[])?;
     let requests = bench.scaled(ORDERS, 5_000).div_ceil(BATCH);
@@ -131,7 +133,7 @@ pub fn batch(bench: &mut Bench<'_>) -> Result {
     let rate = accepted as f64 / run.took.as_secs_f64();
     let line = Line::new(format!("orders:batch of {BATCH}, {BATCH_CONNECTIONS} connections"), rate, "orders/s")
         .times(run.record.percentiles());
-    bench.printer.line(line.beside("bare insert loop", bench.ceiling).errors(requests * BATCH - accepted))
+    bench.printer.line(line.beside("bare insert loop", Some(ceiling)).errors(requests * BATCH - accepted))
 }
 
 /// Units of the hot SKU that orders hold or have bought.
