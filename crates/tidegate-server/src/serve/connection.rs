@@ -1,6 +1,6 @@
 //! One connection: from accept to close.
 //!
-//! A connection that has sent nothing yet costs its socket and a task; hyper's buffers come with its first byte.
+//! A connection that has sent nothing yet costs its socket and a small task; hyper's state comes with its first byte.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -151,11 +151,13 @@ pub(crate) async fn run(tcp: TcpStream, app: Arc<App>, connection: Arc<Connectio
     let _registered = Registered(Arc::clone(&connection));
     // Without it small answers wait for the client's delayed acknowledgement; a socket that refuses it still works.
     let _ = tcp.set_nodelay(true);
+    let mut first = [0; 1];
     loop {
         tokio::select! {
-            readable = tcp.readable() => match readable {
-                Ok(()) => break,
-                Err(_) => return,
+            // A look at the first byte: a socket counts as readable until a read has told otherwise.
+            peeked = tcp.peek(&mut first) => match peeked {
+                Ok(n) if n > 0 => break,
+                _ => return,
             },
             wish = connection.asked() => if wish != Wish::Nothing {
                 return;
