@@ -58,7 +58,8 @@ impl Line {
     #[must_use]
     pub fn beside(mut self, baseline: &'static str, ceiling: Option<f64>) -> Self {
         if let Some(ceiling) = ceiling.filter(|c| *c > 0.0) {
-            (self.baseline, self.ceiling, self.ratio) = (Some(baseline), Some(ceiling), Some(self.rate / ceiling));
+            let ratio = thousandths(self.rate / ceiling);
+            (self.baseline, self.ceiling, self.ratio) = (Some(baseline), Some(thousandths(ceiling)), Some(ratio));
         }
         self
     }
@@ -79,6 +80,11 @@ impl Line {
         let what = format!("{}{errors}", self.what);
         vec![what, rate, self.unit.to_owned(), ms(self.p50_ms), ms(self.p99_ms), ms(self.max_ms), ceiling, ratio]
     }
+}
+
+/// No figure here means more than a thousandth.
+fn thousandths(value: f64) -> f64 {
+    (value * 1_000.0).round() / 1_000.0
 }
 
 /// Prints figures: each at once as JSON, or all as a table at the end.
@@ -118,7 +124,7 @@ impl Printer {
     /// # Errors
     /// When stdout cannot be written.
     pub fn line(&mut self, line: Line) -> Result {
-        let line = Line { bench: self.bench, ..line };
+        let line = Line { bench: self.bench, rate: thousandths(line.rate), ..line };
         if self.json {
             return output::json(&line);
         }
