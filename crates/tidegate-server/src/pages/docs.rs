@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{Page, escape};
+use super::{Page, code_spans, escape};
 use crate::openapi;
 
 /// The page.
@@ -19,7 +19,7 @@ pub(crate) fn page() -> Page {
         ),
     );
     for paragraph in document["info"]["description"].as_str().unwrap_or_default().split("\n\n") {
-        put(&mut body, format_args!("<p>{}</p>", escape(paragraph)));
+        put(&mut body, format_args!("<p>{}</p>", code_spans(paragraph)));
     }
     for tag in document["tags"].as_array().into_iter().flatten() {
         put(&mut body, format_args!("<h2>{}</h2><p class=soft>{}</p>", text(&tag["name"]), text(&tag["description"])));
@@ -45,7 +45,7 @@ fn put(body: &mut String, what: std::fmt::Arguments<'_>) {
 }
 
 fn text(value: &Value) -> String {
-    escape(value.as_str().unwrap_or_default())
+    code_spans(value.as_str().unwrap_or_default())
 }
 
 fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {

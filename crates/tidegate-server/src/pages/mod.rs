@@ -3,6 +3,8 @@
 pub(crate) mod docs;
 pub(crate) mod status;
 
+use std::fmt::Write;
+
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
 use http::{HeaderValue, Response, StatusCode};
 use sha2::{Digest, Sha256};
@@ -63,6 +65,17 @@ pub(crate) fn escape(text: &str) -> String {
             '\'' => html.push_str("&#39;"),
             other => html.push(other),
         }
+    }
+    html
+}
+
+/// Text with `backticks` as HTML.
+pub(crate) fn code_spans(text: &str) -> String {
+    let mut html = String::new();
+    for (i, part) in text.split('`').enumerate() {
+        let part = escape(part);
+        // Writing to a string cannot fail.
+        let _ = if i % 2 == 1 { write!(html, "<code>{part}</code>") } else { write!(html, "{part}") };
     }
     html
 }

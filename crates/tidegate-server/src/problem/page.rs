@@ -6,7 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::catalogue::{self, Kind};
-use crate::pages::{Page, escape};
+use crate::pages::{Page, code_spans, escape};
 
 /// What a problem means.
 #[derive(Serialize, ToSchema)]
@@ -52,17 +52,6 @@ pub(crate) fn html(kind: &Kind) -> Page {
         code_spans(kind.remedy),
     );
     Page::new(kind.title, &body, "")
-}
-
-/// Text with `backticks` as HTML.
-fn code_spans(text: &str) -> String {
-    let mut html = String::new();
-    for (i, part) in text.split('`').enumerate() {
-        let part = escape(part);
-        // Writing to a string cannot fail.
-        let _ = if i % 2 == 1 { write!(html, "<code>{part}</code>") } else { write!(html, "{part}") };
-    }
-    html
 }
 
 /// `docs/reference/problems.md`.

@@ -239,7 +239,11 @@ pub(super) static ROUTES: &[Route] = &[
         body: BodyRule::Json { shape: &CANCEL, max: MAX_BODY, optional: true },
         answers: &[
             AnswerDoc::json(200, "Cancelled, now or before.", |s| s.of::<OrderShape<'_>>()).with(&["ETag"]),
-            AnswerDoc::json(202, "No order has this id yet, and none will.", |s| s.of::<TombstoneShape<'_>>()),
+            AnswerDoc::json(
+                202,
+                "No order has this id yet; none can be placed under it for a week (by default).",
+                |s| s.of::<TombstoneShape<'_>>(),
+            ),
         ],
         problems: &[&c::ILLEGAL_TRANSITION],
         ..Route::new(Verb::Post, "/v1/orders/{id}/cancel", "cancelOrder", SHOP, run!(cancel))
