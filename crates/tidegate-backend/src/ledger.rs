@@ -176,6 +176,9 @@ pub trait Ledger: Send + Sync {
     /// Events with a cursor above `after`, oldest first, at most `limit` (`1..=`[`MAX_PAGE`]).
     fn events(&self, after: i64, limit: usize) -> BoxFuture<'_, Result<Vec<EventRecord>>>;
 
+    /// The cursor of the newest event; 0 when there is none.
+    fn newest_cursor(&self) -> BoxFuture<'_, Result<i64>>;
+
     /// Payments, newest first.
     fn payments(&self, filter: PaymentFilter, page: PageRequest) -> BoxFuture<'_, Result<Page<Payment>>>;
 

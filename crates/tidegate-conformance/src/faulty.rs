@@ -117,6 +117,10 @@ impl Ledger for Faulty {
         self.inner.events(after, limit)
     }
 
+    fn newest_cursor(&self) -> BoxFuture<'_, Result<i64>> {
+        self.inner.newest_cursor()
+    }
+
     fn payments(&self, filter: PaymentFilter, page: PageRequest) -> BoxFuture<'_, Result<Page<Payment>>> {
         self.inner.payments(filter, page)
     }

@@ -93,6 +93,6 @@ impl Operations {
     /// # Errors
     /// [`crate::Error::LedgerUnavailable`].
     pub async fn audit(&self) -> Result<Report> {
-        Ok(self.0.ledger.audit(workers::LAG_BOUND_MS).await?)
+        Ok(self.0.ledger.audit(workers::audited_lag_ms(&self.0)).await?)
     }
 }

@@ -113,6 +113,7 @@ pub async fn the_stock_ledger_pages_oldest_first(open: Open<'_>) {
 /// Events: dense, oldest first, an empty page when caught up; an order's own, paged.
 pub async fn events_are_dense_and_page(open: Open<'_>) {
     let (mut twin, _kept) = fresh(open).await;
+    assert_eq!(twin.ledger.newest_cursor().await.expect("readable"), 0);
     twin.commit(vec![put("x", 20, priced(5)), place("o", &[("x", 1)])]).await;
     for i in 0..12 {
         twin.commit(vec![pay("o", &format!("p{i}"), Some(5))]).await;
@@ -125,6 +126,7 @@ pub async fn events_are_dense_and_page(open: Open<'_>) {
         }
         seen.extend(page.iter().map(|e| e.cursor));
     }
+    assert_eq!(twin.ledger.newest_cursor().await.expect("readable"), seen.len() as i64);
     assert_eq!(seen, (1..=i64::try_from(twin.oracle.events.len()).expect("few")).collect::<Vec<_>>());
     let mut page = first_page(4);
     let mut own = Vec::new();

@@ -93,3 +93,9 @@ fn event(r: &Row<'_>) -> Result<EventRecord> {
     };
     Ok(EventRecord { cursor: r.get(0)?, event, order })
 }
+
+/// The cursor of the newest event; 0 when there is none.
+pub(super) fn newest_cursor(conn: &Connection) -> Result<i64> {
+    let newest: Option<Option<i64>> = row::one(conn, "SELECT max(cursor) FROM events", [])?;
+    Ok(newest.flatten().unwrap_or(0))
+}

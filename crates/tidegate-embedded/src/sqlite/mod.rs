@@ -229,6 +229,10 @@ impl Ledger for SqliteLedger {
         })
     }
 
+    fn newest_cursor(&self) -> BoxFuture<'_, Result<i64>> {
+        self.read(events::newest_cursor)
+    }
+
     fn stale_unmatched(&self, before: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<PaymentId>>> {
         self.read(move |conn| money::stale_unmatched(conn, before, limit.min(MAX_ROWS)))
     }
@@ -246,6 +250,12 @@ impl Ledger for SqliteLedger {
                 return Err(Error::new(ErrorKind::Configuration, text));
             }
             let at = clock.now().plus(ms);
+            if at > Millis::MAX {
+                return Err(Error::new(
+                    ErrorKind::Configuration,
+                    "the clock cannot go beyond the year 9999; advance it by less",
+                ));
+            }
             writer.transact(|conn| upkeep::store_manual_clock(conn, at))?;
             clock.advance_to(at)?;
             Ok(at)

@@ -22,6 +22,7 @@ pub(crate) async fn run(inner: &Inner) -> Result<()> {
     if inner.options.workers {
         index(inner).await?;
     }
+    inner.newest_event.send_replace(inner.ledger.newest_cursor().await?);
     Ok(())
 }
 

@@ -17,7 +17,7 @@ pub(crate) async fn run(inner: &Inner) -> Result<ReconcileReport> {
     if inner.options.workers {
         report.repaired += workers::housekeeping::retry_parked(inner).await?;
     }
-    let audit = inner.ledger.audit(workers::LAG_BOUND_MS).await?;
+    let audit = inner.ledger.audit(workers::audited_lag_ms(inner)).await?;
     report.checked += audit.checked;
     report.invariants = audit.invariants;
     report.findings.extend(audit.findings);
