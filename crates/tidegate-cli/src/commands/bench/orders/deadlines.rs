@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::http::{create_hot, orders};
 use super::library::{HOT, PLENTY, fill, open, order};
-use super::{Bench, generator};
+use super::{Bench, generate, wait};
 use crate::commands::bench::child::Server;
 use crate::commands::bench::line::Line;
 use crate::failure::{Failure, Result};
@@ -87,9 +87,9 @@ pub fn expiry(bench: &mut Bench<'_>) -> Result {
         tidegate.stop(Duration::from_secs(10)).await?;
         Ok(start)
     })?;
-    std::thread::sleep(start.saturating_duration_since(Instant::now()));
+    wait(start.saturating_duration_since(Instant::now()))?;
     let server = Server::serve(&ledger, &[])?;
-    let seen = generator()?.block_on(async {
+    let seen = generate(async {
         let pace = Pace::Open { per_second: ARRIVALS, requests: (ARRIVALS * SECONDS as f64) as u64 };
         let run = drive::run(&server.target, CONNECTIONS, pace, 0, orders("arrival", HOT, Some(ARRIVAL_HOLD))).await;
         let run = run.map_err(|e| Failure::Work(format!("the load generator: {e}")))?;
@@ -131,7 +131,7 @@ pub fn lateness(bench: &mut Bench<'_>) -> Result {
     let ledger = bench.ledger("lateness");
     let server = Server::serve(&ledger, &[])?;
     let requests = bench.scaled((STREAM * SECONDS as f64) as u64, 1_000);
-    let seen = generator()?.block_on(async {
+    let seen = generate(async {
         create_hot(&server.target, PLENTY).await?;
         let pace = Pace::Open { per_second: STREAM, requests };
         let run = drive::run(&server.target, CONNECTIONS, pace, 0, orders("stream", HOT, Some(ARRIVAL_HOLD))).await;

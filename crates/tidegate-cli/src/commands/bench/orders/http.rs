@@ -8,7 +8,7 @@ use http::{Method, Uri};
 use serde_json::json;
 
 use super::library::{HOT, PLENTY, bare_loop};
-use super::{Bench, generator};
+use super::{Bench, generate};
 use crate::commands::bench::child::Server;
 use crate::commands::bench::line::Line;
 use crate::failure::{Failure, Result};
@@ -92,13 +92,7 @@ async fn drive_warm(target: &Target, connections: usize, requests: u64, first: u
 pub fn place_against(bench: &mut Bench<'_>, server: &Server, prefix: &'static str, what: &str) -> Result {
     let ceiling = bare_loop(bench)?;
     let orders_to_place = bench.scaled(ORDERS, 5_000);
-    let run = generator()?.block_on(drive_warm(
-        &server.target,
-        CONNECTIONS,
-        orders_to_place,
-        0,
-        orders(prefix, HOT, None),
-    ))?;
+    let run = generate(drive_warm(&server.target, CONNECTIONS, orders_to_place, 0, orders(prefix, HOT, None)))?;
     let errors = run.record.len() - run.record.count(201);
     let line = Line::new(format!("{what}, {CONNECTIONS} connections"), run.rate(201), "orders/s")
         .times(run.record.percentiles());
@@ -109,7 +103,7 @@ pub fn place_against(bench: &mut Bench<'_>, server: &Server, prefix: &'static st
 pub fn place(bench: &mut Bench<'_>) -> Result {
     let ledger = bench.ledger("place");
     let server = Server::serve(&ledger, &[])?;
-    generator()?.block_on(create_hot(&server.target, PLENTY))?;
+    generate(create_hot(&server.target, PLENTY))?;
     place_against(bench, &server, "http", "place, HTTP, empty ledger")?;
     server.stop()?;
     bench.forget(&ledger);
@@ -122,12 +116,12 @@ pub fn batch(bench: &mut Bench<'_>) -> Result {
     let ledger = bench.ledger("batch");
     let server = Server::serve(&ledger, &[])?;
     let requests = bench.scaled(ORDERS, 5_000).div_ceil(BATCH);
-    let run = generator()?.block_on(async {
+    let run = generate(async {
         create_hot(&server.target, PLENTY).await?;
         let sent = drive::run(&server.target, BATCH_CONNECTIONS, Pace::Closed { requests }, 0, batches("batch")).await;
         sent.map_err(|e| Failure::Work(format!("the load generator: {e}")))
     })?;
-    let accepted = generator()?.block_on(sold(&server.target))?;
+    let accepted = generate(sold(&server.target))?;
     server.stop()?;
     bench.forget(&ledger);
     let rate = accepted as f64 / run.took.as_secs_f64();
@@ -146,9 +140,8 @@ async fn sold(target: &Target) -> Result<u64> {
 /// Measures refusals beside the bare handler.
 pub fn sold_out(bench: &mut Bench<'_>) -> Result {
     let requests = bench.scaled(400_000, 5_000);
-    let refuse = |target: &Target| {
-        generator()?.block_on(drive_warm(target, REFUSED_CONNECTIONS, requests, 0, orders("late", HOT, None)))
-    };
+    let refuse =
+        |target: &Target| generate(drive_warm(target, REFUSED_CONNECTIONS, requests, 0, orders("late", HOT, None)));
 
     let bare = Server::bare(&bench.folder.join("bare.log"))?;
     let beside = refuse(&bare.target)?;
@@ -156,7 +149,7 @@ pub fn sold_out(bench: &mut Bench<'_>) -> Result {
 
     let ledger = bench.ledger("sold-out");
     let server = Server::serve(&ledger, &[])?;
-    generator()?.block_on(create_hot(&server.target, 0))?;
+    generate(create_hot(&server.target, 0))?;
     let run = refuse(&server.target)?;
     server.stop()?;
     bench.forget(&ledger);

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::Bench;
 use super::http::place_against;
 use super::library::{fill, open};
+use super::{Bench, wait};
 use crate::commands::bench::child::Server;
 use crate::commands::bench::line::Line;
 use crate::failure::Result;
@@ -18,9 +18,9 @@ const SETTLE: Duration = Duration::from_secs(2);
 const WATCH: Duration = Duration::from_secs(5);
 
 fn rest(bench: &mut Bench<'_>, server: &Server, name: &str) -> Result {
-    std::thread::sleep(SETTLE);
+    wait(SETTLE)?;
     let before = server.cpu_seconds();
-    std::thread::sleep(WATCH);
+    wait(WATCH)?;
     let share = (server.cpu_seconds() - before) / WATCH.as_secs_f64() * 100.0;
     bench.printer.line(Line::new(format!("{name}: ready after"), server.ready_after.as_secs_f64() * 1_000.0, "ms"))?;
     bench.printer.line(Line::new(format!("{name}: at rest"), share, "% of a core"))?;

@@ -7,13 +7,16 @@ mod http;
 mod idle;
 mod library;
 
+use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use super::Args;
 use super::line::Printer;
 use crate::failure::{Failure, Result};
+use crate::runtime;
 
 /// The cases by name, with what each measures.
 const CASES: [(&str, &str); 9] = [
@@ -103,8 +106,23 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result {
     Ok(())
 }
 
-/// A runtime of one thread: the load generator shares the cores with the server and should use as little as it can.
-pub fn generator() -> Result<tokio::runtime::Runtime> {
+/// Runs the load generator's `work` to its end, or until Ctrl-C or SIGTERM, so that servers and ledgers are cleared away.
+/// It has one thread: it shares the cores with the server and should use as little of them as it can.
+pub fn generate<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    built.map_err(|e| Failure::Work(format!("cannot start the load generator: {e}")))
+    let generator = built.map_err(|e| Failure::Work(format!("cannot start the load generator: {e}")))?;
+    generator.block_on(async {
+        tokio::select! {
+            done = work => done,
+            () = runtime::interrupted() => Err(Failure::Interrupted),
+        }
+    })
+}
+
+/// Waits, unless it is interrupted.
+pub fn wait(time: Duration) -> Result {
+    generate(async {
+        tokio::time::sleep(time).await;
+        Ok(())
+    })
 }
