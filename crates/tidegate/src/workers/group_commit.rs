@@ -13,11 +13,17 @@ use tidegate_backend::ledger::{MAX_BATCH_COMMANDS, MAX_BATCH_LINES};
 use tidegate_backend::{Commit, Deadline, ErrorKind};
 use tidegate_core::{Command, Map, Outcome};
 use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinSet;
 
 use crate::tidegate::Inner;
 use crate::{Error, Result};
 
 type Answer = Result<Outcome>;
+
+/// Batches that may be with the ledger at once: one is written while the callers of the other are answered.
+const MAX_DECIDING: usize = 2;
+/// Commands that make a batch worth sending beside another. Smaller ones wait for it and grow: fewer, larger commits.
+const LARGE_BATCH: usize = MAX_BATCH_COMMANDS / 2;
 
 struct Request {
     commands: Vec<Command>,
@@ -32,7 +38,35 @@ struct Waiting {
     /// Order ids and keys that wait or are being decided (their hashes), with how many commands name each. Two names
     /// with one hash cost one needless trip to the ledger.
     in_flight: Map<u64, u32>,
+    /// Batches with the ledger.
+    deciding: usize,
     stopping: bool,
+}
+
+impl Waiting {
+    /// Whether a batch should go to the ledger now: at once when it has none, beside another only when it is large.
+    fn can_take(&self) -> bool {
+        let beside = self.deciding < MAX_DECIDING && self.commands >= LARGE_BATCH;
+        !self.requests.is_empty() && (self.deciding == 0 || beside)
+    }
+
+    /// As many requests as fit into a batch, at least one.
+    fn take(&mut self) -> Vec<Request> {
+        let mut batch = Vec::new();
+        let (mut commands, mut lines) = (0, 0);
+        while let Some(first) = self.requests.front() {
+            let fits = commands + first.commands.len() <= MAX_BATCH_COMMANDS && lines + first.lines <= MAX_BATCH_LINES;
+            if !fits && !batch.is_empty() {
+                break;
+            }
+            let request = self.requests.pop_front().expect("it has a front");
+            commands += request.commands.len();
+            lines += request.lines;
+            batch.push(request);
+        }
+        self.commands -= commands;
+        batch
+    }
 }
 
 /// The bounded queue in front of the ledger.
@@ -94,13 +128,16 @@ impl GroupCommit {
                 metrics::counter!("tidegate_overloaded_total").increment(1);
                 return Err(Error::Overloaded);
             }
+            let could = waiting.can_take();
             waiting.commands += commands.len();
             for command in &commands {
                 self.flight_names(command).for_each(|name| *waiting.in_flight.entry(name).or_default() += 1);
             }
             waiting.requests.push_back(Request { commands, lines, reply });
+            if !could && waiting.can_take() {
+                self.arrived.notify_one();
+            }
         }
-        self.arrived.notify_one();
         answer.await.map_err(|_| Error::Stopping)
     }
 
@@ -109,24 +146,11 @@ impl GroupCommit {
         loop {
             {
                 let mut waiting = self.lock();
-                let mut batch = Vec::new();
-                let (mut commands, mut lines) = (0, 0);
-                while let Some(first) = waiting.requests.front() {
-                    let fits =
-                        commands + first.commands.len() <= MAX_BATCH_COMMANDS && lines + first.lines <= MAX_BATCH_LINES;
-                    if !fits && !batch.is_empty() {
-                        break;
-                    }
-                    let request = waiting.requests.pop_front().expect("it has a front");
-                    commands += request.commands.len();
-                    lines += request.lines;
-                    batch.push(request);
+                if waiting.can_take() {
+                    waiting.deciding += 1;
+                    return Some(waiting.take());
                 }
-                waiting.commands -= commands;
-                if !batch.is_empty() {
-                    return Some(batch);
-                }
-                if waiting.stopping {
+                if waiting.stopping && waiting.requests.is_empty() {
                     return None;
                 }
             }
@@ -174,20 +198,39 @@ fn lines_of(command: &Command) -> usize {
 
 /// Decides batch after batch until the queue is stopped and empty.
 pub(crate) async fn run(inner: Arc<Inner>) {
+    let mut deciding = JoinSet::new();
     while let Some(batch) = inner.queue.next().await {
-        let mut commands = Vec::new();
-        let mut replies = Vec::with_capacity(batch.len());
-        for request in batch {
-            replies.push((request.commands.len(), request.reply));
-            commands.extend(request.commands);
-        }
-        let commands: Arc<[Command]> = commands.into();
-        let mut answers = decide(&inner, Arc::clone(&commands)).await.into_iter();
-        inner.queue.landed(&commands);
-        for (count, reply) in replies {
-            // A caller that went away has its answer in the ledger.
-            let _ = reply.send(answers.by_ref().take(count).collect());
-        }
+        deciding.spawn(answer(Arc::clone(&inner), batch));
+        while deciding.try_join_next().is_some() {}
+    }
+    while deciding.join_next().await.is_some() {}
+}
+
+/// A batch with the ledger; makes room for the next however it ends.
+struct Deciding<'a>(&'a GroupCommit);
+
+impl Drop for Deciding<'_> {
+    fn drop(&mut self) {
+        self.0.lock().deciding -= 1;
+        self.0.arrived.notify_one();
+    }
+}
+
+async fn answer(inner: Arc<Inner>, batch: Vec<Request>) {
+    let room = Deciding(&inner.queue);
+    let mut commands = Vec::with_capacity(batch.iter().map(|request| request.commands.len()).sum());
+    let mut replies = Vec::with_capacity(batch.len());
+    for request in batch {
+        replies.push((request.commands.len(), request.reply));
+        commands.extend(request.commands);
+    }
+    let commands: Arc<[Command]> = commands.into();
+    let mut answers = decide(&inner, Arc::clone(&commands)).await.into_iter();
+    inner.queue.landed(&commands);
+    drop(room);
+    for (count, reply) in replies {
+        // A caller that went away has its answer in the ledger.
+        let _ = reply.send(answers.by_ref().take(count).collect());
     }
 }
 
