@@ -12,6 +12,7 @@ use tidegate_core::audit::Report;
 use tidegate_core::command::Parked;
 use tidegate_core::gate::Copy;
 use tidegate_core::{Command, Millis, Order, OrderId, OrderNo, Payment, PaymentId, Refund, Sku, SkuId, StockChange};
+use tokio::sync::watch;
 
 /// Wraps a ledger.
 pub struct Faulty {
@@ -19,13 +20,25 @@ pub struct Faulty {
     fail_before: AtomicI64,
     fail_after: AtomicI64,
     poisoned: Mutex<BTreeSet<OrderNo>>,
+    held: watch::Sender<bool>,
 }
 
 impl Faulty {
     /// A ledger that works until it is told otherwise.
     #[must_use]
     pub fn new(inner: Arc<dyn Ledger>) -> Self {
-        Self { inner, fail_before: AtomicI64::new(0), fail_after: AtomicI64::new(0), poisoned: Mutex::default() }
+        Self {
+            inner,
+            fail_before: AtomicI64::new(0),
+            fail_after: AtomicI64::new(0),
+            poisoned: Mutex::default(),
+            held: watch::Sender::new(false),
+        }
+    }
+
+    /// Commits wait (`true`) until they are let go (`false`).
+    pub fn hold(&self, hold: bool) {
+        self.held.send_replace(hold);
     }
 
     /// The next `n` commits fail and write nothing.
@@ -73,6 +86,8 @@ impl Ledger for Faulty {
 
     fn commit(&self, commands: Arc<[Command]>) -> BoxFuture<'_, Result<Commit>> {
         Box::pin(async move {
+            // The sender lives as long as `self`, which this future borrows.
+            let _ = self.held.subscribe().wait_for(|held| !held).await;
             if takes_one(&self.fail_before) {
                 return Err(outage());
             }

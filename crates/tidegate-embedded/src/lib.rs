@@ -7,8 +7,6 @@
 //!
 //! Nothing here prints, exits or reads the environment; every thread is joined by `close` or by dropping its owner.
 
-#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test ends where something is wrong"))]
-
 pub mod clock;
 pub mod deadlines;
 pub mod gate;

@@ -60,7 +60,10 @@ impl fmt::Display for Error {
             Error::LedgerUnavailable(why) => write!(f, "the ledger is unavailable: {why}"),
             Error::Stopping => f.write_str("stopping; try another node, or again after the restart"),
             Error::BadCursor => f.write_str("the cursor is not one this list gave out; start without a cursor"),
-            Error::Broken(why) => write!(f, "the ledger's rows contradict each other: {why}; run `tidegate reconcile`"),
+            Error::Broken(why) => write!(
+                f,
+                "the ledger is damaged: {why}; reconcile tells what still holds; if it does not open, restore a backup"
+            ),
             Error::Configuration(why) => f.write_str(why),
         }
     }

@@ -190,7 +190,6 @@ impl Layers {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
 

@@ -251,7 +251,6 @@ fn embedded_store(url: &str) -> std::result::Result<(), String> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
 

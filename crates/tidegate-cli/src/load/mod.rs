@@ -8,8 +8,6 @@
 //! - [`occupancy`]: what the answers say about oversells and false "sold out". [`verify`]: every
 //!   accepted order read again. [`summary`]: what is reported.
 
-#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test ends where something is wrong"))]
-
 pub mod conn;
 pub mod drive;
 pub mod events;

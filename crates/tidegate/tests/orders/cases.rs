@@ -506,3 +506,36 @@ async fn money_that_waits_a_day_is_listed_and_given_back_by_hand() {
     assert_eq!(OrderNo(1), shop.get("never").await.no);
     assert!(shop.tidegate.catalog().get(sid("x")).await.expect("readable").is_some());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_queue_refuses_at_once_and_loses_nothing() {
+    let options = tidegate::Options { queue_commands: 10, workers: false, ..tidegate::Options::default() };
+    let shop = crate::common::shop_with(Settings::default(), options).await;
+    shop.stock("x", 100).await;
+    shop.ledger.hold(true);
+    let calls: Vec<_> = (0..60)
+        .map(|i| {
+            let shop = Arc::clone(&shop);
+            tokio::spawn(async move { shop.place(&format!("o{i}"), &[("x", 1)]).await })
+        })
+        .collect();
+    // One small batch is with the ledger, ten commands wait, the rest is refused while nothing moves.
+    let refused = async {
+        while calls.iter().filter(|call| call.is_finished()).count() < 40 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), refused).await.expect("refusals do not wait for the ledger");
+    shop.ledger.hold(false);
+    let (mut placed, mut overloaded) = (0, 0);
+    for call in calls {
+        match call.await.expect("no panic") {
+            Ok(_) => placed += 1,
+            Err(Error::Overloaded) => overloaded += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(placed >= 10 && overloaded >= 40, "{placed} placed, {overloaded} overloaded");
+    assert_eq!(shop.counts("x").await, [100 - placed, placed, 0]);
+    shop.check().await;
+}

@@ -27,12 +27,16 @@ pub async fn shop() -> Arc<Shop> {
 }
 
 pub async fn empty_shop(settings: Settings) -> Arc<Shop> {
+    shop_with(settings, Options::default()).await
+}
+
+pub async fn shop_with(settings: Settings, options: Options) -> Arc<Shop> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let embedded = Embedded::at(folder.path().join("ledger.db")).settings(settings).manual_clock(true);
     let mut parts = embedded.open().await.expect("a new ledger opens");
     let ledger = Arc::new(Faulty::new(parts.ledger));
     parts.ledger = Arc::clone(&ledger) as _;
-    let tidegate = Tidegate::start(parts, Options::default()).await.expect("it starts");
+    let tidegate = Tidegate::start(parts, options).await.expect("it starts");
     Arc::new(Shop { tidegate, ledger, _folder: folder })
 }
 

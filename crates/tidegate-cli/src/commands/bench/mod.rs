@@ -3,8 +3,6 @@
 //! - [`orders`]: the cases. [`child`]: the server under test, a process of its own. [`bare`]: the bare HTTP handler.
 //! - [`line`]: one figure, and how it is printed. [`machine`]: on what it was measured.
 
-#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test ends where something is wrong"))]
-
 mod bare;
 mod child;
 mod line;

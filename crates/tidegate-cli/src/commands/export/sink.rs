@@ -179,7 +179,6 @@ impl Place {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
 

@@ -256,7 +256,6 @@ fn minor_units(text: &str, currency: Currency) -> Result<i64, String> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
 

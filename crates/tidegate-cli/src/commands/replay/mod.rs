@@ -4,8 +4,6 @@
 //! - [`index`], [`plan`], [`invoice`]: rows put together to invoices in order of time, without keeping them.
 //! - [`catalogue`], [`send`], [`cancellations`]: what the server is told. [`report`]: what came of it.
 
-#![cfg_attr(test, expect(clippy::unwrap_used, reason = "a test ends where something is wrong"))]
-
 mod args;
 mod cancellations;
 mod catalogue;
