@@ -26,7 +26,7 @@ macro_rules! ledger_conformance {
             a_limit_counts_what_there_is, money_lists_filter_and_page, order_lists_filter_and_page, sku_lists_page,
             the_stock_ledger_pages_oldest_first, events_are_dense_and_page, probes_know_orders_keys_and_stock,
             deadlines_come_earliest_first_without_the_parked, stale_money_is_flagged_once, pruning_is_bounded_and_complete,
-            a_foreign_cursor_is_refused, ids_are_bytes, adjustments_repeat_for_a_week, contradicting_rows_fail_alone,
+            a_foreign_cursor_is_refused, ids_are_bytes, adjustments_repeat_for_a_week, contradicting_rows_fail_alone, long_orders_are_ended_in_small_batches,
             random_batches_agree_with_the_oracle, random_batches_with_grace_agree_with_the_oracle);
     };
     ($open:path; $($case:ident),+) => {

@@ -436,6 +436,30 @@ pub async fn contradicting_rows_fail_alone(open: Open<'_>) {
     twin.compare().await;
 }
 
+/// Orders of a thousand lines are expired a few at a time: a batch that would write too many lines is refused whole,
+/// and half of it is not.
+pub async fn long_orders_are_ended_in_small_batches(open: Open<'_>) {
+    let (mut twin, _kept) = fresh(open).await;
+    let skus: Vec<String> = (0..1_000).map(|i| format!("s{i}")).collect();
+    for some in skus.chunks(500) {
+        twin.commit(some.iter().map(|sku| put(sku, 100, SkuPatch::default())).collect()).await;
+    }
+    let lines: Vec<(&str, i64)> = skus.iter().map(|sku| (sku.as_str(), 1)).collect();
+    for i in 0..20 {
+        twin.commit(vec![place(&format!("o{i}"), &lines)]).await;
+    }
+    twin.advance(1_800_000).await;
+    let expire =
+        |numbers: std::ops::RangeInclusive<i64>| numbers.map(|no| Command::Expire(OrderNo(no))).collect::<Vec<_>>();
+    let all = twin.ledger.commit(expire(1..=20).into()).await;
+    assert_eq!(all.err().map(|e| e.kind()), Some(ErrorKind::Command));
+    for first in [1, 6, 11, 16] {
+        let ended = twin.commit(expire(first..=first + 4)).await;
+        assert!(ended.iter().all(|verdict| matches!(verdict, Ok(Outcome::Expired(_)))));
+    }
+    twin.compare().await;
+}
+
 /// Rounds of the random cases; more with `./scripts/test --long`.
 fn rounds() -> u64 {
     if std::env::var_os("TIDEGATE_TEST_LONG").is_some() { 60 } else { 6 }

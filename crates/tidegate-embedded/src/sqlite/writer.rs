@@ -64,6 +64,7 @@ impl Writer {
         };
         let mut loaded = Loaded::default();
         load_all(&tx, &mut loaded, commands)?;
+        check_lines(&loaded, commands)?;
         let now = self.clock.now();
         let mut numbers = Numbers(last.order);
         let decided = engine::decide(&mut loaded.rows, commands, now, &self.settings, &mut numbers);
@@ -117,6 +118,17 @@ fn check_bounds(commands: &[Command]) -> Result<()> {
     if commands.len() > MAX_BATCH_COMMANDS || lines > MAX_BATCH_LINES {
         let context =
             format!("a batch has at most {MAX_BATCH_COMMANDS} commands and {MAX_BATCH_LINES} lines; split it");
+        return Err(Error::new(ErrorKind::Command, context));
+    }
+    Ok(())
+}
+
+/// The lines of the orders a batch has loaded count as well as those it places: all of them may have to be written.
+fn check_lines(loaded: &Loaded, commands: &[Command]) -> Result<()> {
+    let orders = loaded.rows.ids.values().filter_map(|slot| slot.order.as_ref());
+    let lines: usize = orders.map(|order| order.lines.len()).sum();
+    if commands.len() > 1 && lines > MAX_BATCH_LINES {
+        let context = format!("the orders of a batch have at most {MAX_BATCH_LINES} lines; split it");
         return Err(Error::new(ErrorKind::Command, context));
     }
     Ok(())
