@@ -17,6 +17,9 @@ pub struct ClockStatus {
     pub host: Millis,
     /// Whether the two are more than 2 s apart: a step that nobody has accepted.
     pub stepped: bool,
+    /// Whether it is more than 2 s ahead of the host's after an accepted step back (or a restart) and runs at half speed
+    /// until the host's clock has caught up. Holds last up to twice as long meanwhile; nothing is early.
+    pub catching_up: bool,
     /// Whether it moves only by hand.
     pub manual: bool,
 }
@@ -75,7 +78,7 @@ impl Clock for SystemClock {
 
     fn status(&self) -> ClockStatus {
         let now = self.now();
-        ClockStatus { now, host: now, stepped: false, manual: false }
+        ClockStatus { now, host: now, stepped: false, catching_up: false, manual: false }
     }
 
     fn accept(&self) -> ClockStatus {
@@ -112,7 +115,7 @@ impl Clock for ManualClock {
     }
 
     fn status(&self) -> ClockStatus {
-        ClockStatus { now: self.now(), host: host_now(), stepped: false, manual: true }
+        ClockStatus { now: self.now(), host: host_now(), stepped: false, catching_up: false, manual: true }
     }
 
     fn accept(&self) -> ClockStatus {

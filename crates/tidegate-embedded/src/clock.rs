@@ -65,6 +65,7 @@ struct Reading {
     now: i64,
     wall: i64,
     stepped: bool,
+    catching_up: bool,
 }
 
 impl EmbeddedClock {
@@ -111,7 +112,8 @@ impl EmbeddedClock {
             let most = passed / SLEW_DIVISOR;
             state.offset += distance.clamp(-most, most);
         }
-        Reading { now: boot.saturating_add(state.offset), wall, stepped }
+        let catching_up = state.goal.is_some_and(|goal| state.offset.saturating_sub(goal) > STEP_NS);
+        Reading { now: boot.saturating_add(state.offset), wall, stepped, catching_up }
     }
 
     fn now_ns(&self) -> i64 {
@@ -146,7 +148,13 @@ impl Clock for EmbeddedClock {
     fn status(&self) -> ClockStatus {
         let reading = self.read(&mut self.lock());
         let ms = |ns: i64| Millis(ns.div_euclid(NS_PER_MS));
-        ClockStatus { now: ms(reading.now), host: ms(reading.wall), stepped: reading.stepped, manual: false }
+        ClockStatus {
+            now: ms(reading.now),
+            host: ms(reading.wall),
+            stepped: reading.stepped,
+            catching_up: reading.catching_up,
+            manual: false,
+        }
     }
 
     fn accept(&self) -> ClockStatus {

@@ -15,6 +15,7 @@ pub struct Embedded {
     path: PathBuf,
     settings: Settings,
     manual_clock: bool,
+    stored_clock: bool,
     full_sync: bool,
 }
 
@@ -22,7 +23,13 @@ impl Embedded {
     /// The ledger in the SQLite file at `path`; it and its folder are created when missing. One process owns it.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), settings: Settings::default(), manual_clock: false, full_sync: true }
+        Self {
+            path: path.into(),
+            settings: Settings::default(),
+            manual_clock: false,
+            stored_clock: false,
+            full_sync: true,
+        }
     }
 
     /// The rules' settings.
@@ -36,6 +43,13 @@ impl Embedded {
     #[must_use]
     pub fn manual_clock(mut self, manual: bool) -> Self {
         self.manual_clock = manual;
+        self
+    }
+
+    /// Takes whichever kind of clock the ledger has: for tools that open a stopped ledger.
+    #[must_use]
+    pub fn stored_clock(mut self) -> Self {
+        self.stored_clock = true;
         self
     }
 
@@ -56,6 +70,7 @@ impl Embedded {
         let mut options = tidegate_embedded::Options::new(self.path);
         options.settings = self.settings;
         options.manual_clock = self.manual_clock;
+        options.stored_clock = self.stored_clock;
         options.synchronous =
             if self.full_sync { tidegate_embedded::Synchronous::Full } else { tidegate_embedded::Synchronous::Normal };
         let ledger: Arc<dyn Ledger> = SqliteLedger::open(options).await?;

@@ -186,9 +186,17 @@ impl Inner {
         if let Some(why) = self.health.ledger_failure() {
             return Readiness::NotReady(vec![format!("ledger-unavailable: {why}")]);
         }
-        if self.ledger.clock().status().stepped {
+        let clock = self.ledger.clock().status();
+        if clock.stepped {
             degraded
                 .push("clock-step: the host's clock was moved; check it, then run `tidegate clock accept`".to_owned());
+        }
+        if clock.catching_up {
+            let ahead = clock.now.since(clock.host) / 1_000;
+            degraded.push(format!(
+                "clock-catching-up: the ledger's clock is {ahead} s ahead of the host's and runs at half speed until the \
+                 host's has caught up; holds last longer meanwhile"
+            ));
         }
         if self.health.lagging() {
             degraded

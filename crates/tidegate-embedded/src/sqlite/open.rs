@@ -13,7 +13,7 @@ use super::checkpoint::{Checkpointer, Dirty, checkpoint};
 use super::lane::Lane;
 use super::lock::{self, Lock};
 use super::writer::Writer;
-use super::{fault, migrate, row};
+use super::{fault, migrate, row, upkeep};
 use crate::EmbeddedClock;
 
 /// The first SQLite without the WAL-reset fault that could corrupt a file.
@@ -30,6 +30,8 @@ const READER_QUEUE: usize = 256;
 const AUDIT_QUEUE: usize = 4;
 /// The key of the manual clock's row in `meta`.
 pub(super) const MANUAL_CLOCK: &str = "manual_clock";
+/// The key under which the instant last shown is kept at a close, so that time goes on from there.
+pub(super) const LAST_CLOCK: &str = "last_clock";
 
 /// When a commit counts as durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,6 +53,8 @@ pub struct Options {
     pub settings: Settings,
     /// Order time stands still and moves only by `advance` (tests). Its value is a row of the ledger.
     pub manual_clock: bool,
+    /// Takes whichever kind of clock the ledger has, for tools that open a stopped one; `manual_clock` is not asked then.
+    pub stored_clock: bool,
     /// When a commit counts as durable.
     pub synchronous: Synchronous,
     /// Page cache of the writer, KiB (default 32,768).
@@ -72,6 +76,7 @@ impl Options {
             path: path.into(),
             settings: Settings::default(),
             manual_clock: false,
+            stored_clock: false,
             synchronous: Synchronous::Full,
             writer_cache_kib: 32 << 10,
             reader_cache_kib: 4 << 10,
@@ -99,6 +104,14 @@ impl Parts {
         drop(self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.readers.close();
         self.audits.close();
+        let shown = self.clock.status();
+        if !shown.manual {
+            let stored =
+                self.writer.run_blocking(move |w| w.transact(|conn| upkeep::store_last_clock(conn, shown.now)));
+            if let Err(e) = stored {
+                tracing::warn!(error = %e, "the clock's last instant could not be kept; a full disk does that");
+            }
+        }
         let copied = self.writer.run_blocking(|w| checkpoint(&w.conn, "TRUNCATE").map_err(fault::writing));
         self.writer.close();
         drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -117,7 +130,7 @@ pub(super) fn open(options: &Options) -> Result<Parts> {
     let lock = lock::take(&options.path)?;
     let mut conn = connect(options, Role::Writer)?;
     migrate::run(&mut conn)?;
-    let clock = clock(&conn, options.manual_clock)?;
+    let clock = clock(&conn, options)?;
     let readers = (0..options.readers.clamp(1, 64)).map(|_| connect(options, Role::Reader)).collect::<Result<_>>()?;
     let auditor = connect(options, Role::Reader)?;
     let copier = connect(options, Role::Checkpoint)?;
@@ -199,10 +212,11 @@ fn connect(options: &Options, role: Role) -> Result<Connection> {
     })
 }
 
-fn clock(conn: &Connection, manual: bool) -> Result<Arc<dyn Clock>> {
+fn clock(conn: &Connection, options: &Options) -> Result<Arc<dyn Clock>> {
     let stored: Option<i64> =
         row::one(conn, "SELECT value FROM meta WHERE key = ?1", [MANUAL_CLOCK]).map_err(fault::reading)?;
     let newest = newest_instant(conn).map_err(fault::reading)?;
+    let manual = if options.stored_clock { stored.is_some() } else { options.manual_clock };
     match (manual, stored) {
         (true, Some(at)) => Ok(Arc::new(ManualClock::new(Millis(at)))),
         (true, None) if newest.is_some() => Err(Error::new(
@@ -219,7 +233,11 @@ fn clock(conn: &Connection, manual: bool) -> Result<Arc<dyn Clock>> {
             ErrorKind::Configuration,
             "the ledger has a manual clock; start with --manual-clock, or name another file",
         )),
-        (false, None) => Ok(Arc::new(EmbeddedClock::new(newest))),
+        (false, None) => {
+            let shown: Option<i64> =
+                row::one(conn, "SELECT value FROM meta WHERE key = ?1", [LAST_CLOCK]).map_err(fault::reading)?;
+            Ok(Arc::new(EmbeddedClock::new(newest.max(shown.map(Millis)))))
+        }
     }
 }
 

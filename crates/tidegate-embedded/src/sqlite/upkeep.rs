@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Result};
 use tidegate_core::Millis;
 
-use super::open::MANUAL_CLOCK;
+use super::open::{LAST_CLOCK, MANUAL_CLOCK};
 
 /// Most rows of each kind one call of `prune` deletes: some milliseconds of the writer's time.
 const PRUNE_ROWS: i64 = 2_000;
@@ -26,6 +26,13 @@ pub(super) fn prune(conn: &Connection, tombstones: Millis, keys: Millis) -> Resu
 /// Stores the manual clock's new value.
 pub(super) fn store_manual_clock(conn: &Connection, at: Millis) -> Result<()> {
     conn.prepare_cached("UPDATE meta SET value = ?2 WHERE key = ?1")?.execute((MANUAL_CLOCK, at.0))?;
+    Ok(())
+}
+
+/// Keeps the instant the clock last showed.
+pub(super) fn store_last_clock(conn: &Connection, at: Millis) -> Result<()> {
+    let sql = "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+    conn.prepare_cached(sql)?.execute((LAST_CLOCK, at.0))?;
     Ok(())
 }
 

@@ -124,7 +124,8 @@ impl GroupCommit {
             if waiting.stopping {
                 return Err(Error::Stopping);
             }
-            if waiting.commands + commands.len() > self.capacity {
+            // A group always fits into an empty queue, however small that was made.
+            if waiting.commands > 0 && waiting.commands + commands.len() > self.capacity {
                 metrics::counter!("tidegate_overloaded_total").increment(1);
                 return Err(Error::Overloaded);
             }
@@ -138,7 +139,17 @@ impl GroupCommit {
                 self.arrived.notify_one();
             }
         }
-        answer.await.map_err(|_| Error::Stopping)
+        answer.await.map_err(|_| self.unanswered())
+    }
+
+    /// Why a batch ended without its answers: the instance stopped, or the task that had it panicked.
+    fn unanswered(&self) -> Error {
+        if self.is_stopping() {
+            return Error::Stopping;
+        }
+        let why =
+            "the answer was lost after a fault of ours and the change may have been made; the same call again is safe";
+        Error::LedgerUnavailable(why.to_owned())
     }
 
     /// The next batch: as many requests as fit, in order of arrival. `None` when stopped and empty.
