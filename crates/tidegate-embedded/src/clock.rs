@@ -244,7 +244,8 @@ mod tests {
         host.pass(100 * SECOND);
         host.step(-10 * SECOND);
         assert!(c.status().stepped);
-        assert!(!c.accept().stepped, "accepted: it is on its way");
+        let accepted = c.accept();
+        assert!(!accepted.stepped && accepted.catching_up, "accepted: it is on its way, and says so");
         assert_eq!(since_start(&c), 100_000);
         let mut last = c.now();
         for _ in 0..19 {
@@ -254,7 +255,7 @@ mod tests {
         }
         host.pass(2 * SECOND);
         let s = c.status();
-        assert_eq!((s.now, s.stepped), (s.host, false), "converged");
+        assert_eq!((s.now, s.stepped, s.catching_up), (s.host, false, false), "converged");
         host.step(-5 * SECOND);
         assert!(c.status().stepped, "another step is one again");
         host.step(5 * SECOND);
@@ -282,6 +283,7 @@ mod tests {
     fn it_starts_at_the_newest_instant_of_the_ledger() {
         let (host, c) = clock(Some(Millis(START / NS_PER_MS + 60_000)));
         assert_eq!(since_start(&c), 60_000);
+        assert!(c.status().catching_up, "a restart ahead of the host is told, too");
         host.pass(SECOND);
         assert_eq!(since_start(&c), 60_500, "on its way to the host's clock");
         host.pass(119 * SECOND);

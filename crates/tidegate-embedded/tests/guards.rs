@@ -193,3 +193,40 @@ async fn a_long_read_holds_up_no_commit() {
     }
     panic!("the log was never taken back");
 }
+
+#[tokio::test]
+async fn time_goes_on_from_the_last_instant_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let ledger = SqliteLedger::open(Options::new(&path)).await.unwrap();
+    let clock = ledger.clock();
+    let shown = clock.now();
+    ledger.close().await.unwrap();
+    drop(ledger);
+    let meta = |value: i64| {
+        let conn = rusqlite::Connection::open(&path).unwrap();
+        let sql = "UPDATE meta SET value = ?1 WHERE key = 'last_clock' AND value >= ?2";
+        assert_eq!(conn.execute(sql, (value, shown.0)).unwrap(), 1, "the close has kept it");
+    };
+    // As if the host's clock had been an hour ahead then.
+    meta(shown.0 + 3_600_000);
+    let ledger = SqliteLedger::open(Options::new(&path)).await.unwrap();
+    let status = ledger.clock().status();
+    assert!(status.now.0 >= shown.0 + 3_600_000 && status.catching_up, "{status:?}");
+    ledger.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn tools_take_whichever_clock_the_ledger_has() {
+    let folder = tempfile::tempdir().unwrap();
+    for manual in [true, false] {
+        let mut options = Options::new(folder.path().join(format!("{manual}.db")));
+        options.manual_clock = manual;
+        SqliteLedger::open(options.clone()).await.unwrap().close().await.unwrap();
+        options.manual_clock = false;
+        options.stored_clock = true;
+        let ledger = SqliteLedger::open(options).await.unwrap();
+        assert_eq!(ledger.clock().status().manual, manual);
+        ledger.close().await.unwrap();
+    }
+}

@@ -235,7 +235,10 @@ fn total_of(skus: &[(&Sku, i64)]) -> Result<Option<Money>, Rejection> {
 
 fn check_limits(sku: &Sku, quantity: i64, already: i64) -> Result<(), Rejection> {
     let refuse = |limit: i64, already: i64, whose: &str| {
-        let detail = format!("at most {limit} units of this SKU are sold {whose}; order fewer");
+        let left = (limit - already).max(0);
+        let advice =
+            if left == 0 { "none are left for this buyer".to_owned() } else { format!("order at most {left}") };
+        let detail = format!("at most {limit} units of this SKU are sold {whose}; {advice}");
         let refusal = Refusal {
             limit: Some(limit),
             already: Some(already),

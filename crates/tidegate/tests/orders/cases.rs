@@ -539,3 +539,13 @@ async fn a_full_queue_refuses_at_once_and_loses_nothing() {
     assert_eq!(shop.counts("x").await, [100 - placed, placed, 0]);
     shop.check().await;
 }
+
+#[tokio::test]
+async fn a_batch_larger_than_the_queue_fits_into_an_empty_one() {
+    let options = tidegate::Options { queue_commands: 10, ..tidegate::Options::default() };
+    let shop = crate::common::shop_with(Settings::default(), options).await;
+    shop.stock("x", 100).await;
+    let many = (0..60).map(|i| shop.order(&format!("o{i}"), &[("x", 1)])).collect();
+    assert!(shop.tidegate.orders().place_many(many).await.iter().all(Result::is_ok));
+    shop.check().await;
+}
