@@ -64,13 +64,13 @@ pub(crate) fn json(node: &Node<'_>, pointer: &Pointer<'_>, faults: &mut Faults) 
             faults.add(pointer, "must not contain a lone surrogate");
             Value::Null
         }
-        Node::Number(digits) => number(digits).map_or_else(
-            || {
-                faults.add(pointer, "must be a number that fits 64 bits");
+        Node::Number(digits) => match number(digits) {
+            Ok(number) => Value::Number(number),
+            Err(must) => {
+                faults.add(pointer, must);
                 Value::Null
-            },
-            Value::Number,
-        ),
+            }
+        },
         Node::Array(items) => {
             Value::Array(items.iter().enumerate().map(|(i, item)| json(item, &pointer.item(i), faults)).collect())
         }
@@ -88,14 +88,19 @@ pub(crate) fn json(node: &Node<'_>, pointer: &Pointer<'_>, faults: &mut Faults) 
     }
 }
 
-fn number(digits: &str) -> Option<Number> {
+/// The number, or what it must be. A whole number is kept to its last digit: as a float it would be another one.
+fn number(digits: &str) -> Result<Number, &'static str> {
     if let Ok(n) = digits.parse::<i64>() {
-        return Some(n.into());
+        return Ok(n.into());
     }
     if let Ok(n) = digits.parse::<u64>() {
-        return Some(n.into());
+        return Ok(n.into());
     }
-    Number::from_f64(digits.parse().ok()?)
+    if !digits.contains(['.', 'e', 'E']) {
+        return Err("must fit in 64 bits; send larger numbers as strings");
+    }
+    let float = digits.parse().ok().and_then(Number::from_f64);
+    float.ok_or("must be a number that fits a 64-bit float; send larger numbers as strings")
 }
 
 #[cfg(test)]
@@ -115,6 +120,23 @@ mod tests {
             ("-0", Some(0)),
         ] {
             assert_eq!(integer(&Node::Number(digits)), want, "{digits}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_kept_or_refused() {
+        for (digits, want) in [
+            ("-9223372036854775808", Some("-9223372036854775808")),
+            ("18446744073709551615", Some("18446744073709551615")),
+            ("18446744073709551616", None),
+            ("-9223372036854775809", None),
+            ("12345678901234567891234", None),
+            ("1e21", Some("1e21")),
+            ("0.5", Some("0.5")),
+            ("1e400", None),
+        ] {
+            let kept = number(digits).ok().map(|number| number.to_string());
+            assert_eq!(kept.map(|text| text.replace("e+", "e")).as_deref(), want, "{digits}");
         }
     }
 

@@ -156,6 +156,13 @@ async fn faults_are_pointed_at_all_at_once() {
         (
             "POST",
             "/v1/orders",
+            "{\"order_id\":\"a\",\"buyer_id\":\"b\",\"lines\":[{\"sku\":\"x\",\"quantity\":1}],\"metadata\":{\"a\":12345678901234567891234,\"b\":[18446744073709551615,18446744073709551616]}}",
+            vec!["/metadata/a", "/metadata/b/1"],
+        ),
+        ("PUT", "/v1/skus/x", "{\"attributes\":{\"a\":-9223372036854775809}}", vec!["/attributes/a"]),
+        (
+            "POST",
+            "/v1/orders",
             "{\"order_id\":\"a\",\"buyer_id\":\"b\",\"lines\":[{\"sku\":\"x\",\"quantity\":1}],\"metadata\":[]}",
             vec!["/metadata"],
         ),
