@@ -21,14 +21,17 @@ pub(crate) fn page(app: &App) -> Page {
     let tiles: String = [
         (format!("<span class={class}>{word}</span>"), "Orders can be placed and paid"),
         (uptime(app.started.elapsed().as_secs()), "Up"),
-        (app.operations.newest_event().borrow().to_string(), "Newest event since the start"),
+        (app.operations.newest_event().borrow().to_string(), "Newest event"),
         (app.registry.in_flight().saturating_sub(1).to_string(), "Other requests in flight"),
         (app.registry.len().to_string(), "Open connections"),
         (app.open_streams().to_string(), "Event streams"),
         (crate::shape::instant::Instant(clock.now).to_string().replace('T', " "), clock_kind),
     ]
     .into_iter()
-    .map(|(value, label)| format!("<div class=tile><b>{value}</b><span>{label}</span></div>"))
+    .map(|(value, label)| {
+        let class = if label == clock_kind { " class=long" } else { "" };
+        format!("<div class=tile><b{class}>{value}</b><span>{label}</span></div>")
+    })
     .collect();
     let body = format!(
         "<h1>Tidegate</h1><p class=soft>Version {}. Orders that are held, paid or cancelled on time; nothing oversold.</p>\

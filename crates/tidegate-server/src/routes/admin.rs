@@ -67,22 +67,22 @@ pub(super) static ROUTES: &[Route] = &[
     Route {
         tag: "operations",
         summary: "Compare the ledger's clock with the host's",
-        doc: "`stepped` means that the host's clock was moved by more than 2 s and nobody has accepted that.",
+        doc: "`stepped` means that the host's clock was moved by more than 2 s and nobody has accepted that; `catching_up`, that the ledger's clock waits at half speed for the host's.",
         answers: &[AnswerDoc::json(200, "Both clocks.", |s| s.of::<ClockShape>())],
         ..Route::new(Verb::Get, "/v1/admin/clock", "getClock", OPS, run!(show))
     },
     Route {
         tag: "operations",
         summary: "Follow the host's clock after a step",
-        doc: "Check the host's clock first: orders are judged by it afterwards.",
+        doc: "Check the host's clock first: orders are judged by it afterwards. After a step back the ledger's clock runs at half speed until the host's has caught up.",
         body: BodyRule::Json { shape: &NOTHING, max: MAX_BODY, optional: true },
         answers: &[AnswerDoc::json(200, "Both clocks.", |s| s.of::<ClockShape>())],
         ..Route::new(Verb::Post, "/v1/admin/clock/accept", "acceptClock", OPS, run!(accept))
     },
     Route {
         tag: "operations",
-        summary: "Compare gate and deadlines with the ledger, repair, check every invariant",
-        doc: "Reads the whole ledger; takes as long as that takes.",
+        summary: "Compare gate and deadlines with the ledger, repair, check the ledger's invariants",
+        doc: "Reads the whole ledger; takes as long as that takes. I7 and I10 need to know what callers were told and are not checked.",
         body: BodyRule::Json { shape: &NOTHING, max: MAX_BODY, optional: true },
         patient: true,
         answers: &[AnswerDoc::json(200, "What was found and repaired.", |s| s.of::<ReconciliationShape<'_>>())],

@@ -49,6 +49,9 @@ pub(crate) struct ClockShape {
     host: Instant,
     /// The two are more than 2 s apart, and nobody has accepted that.
     stepped: bool,
+    /// The ledger's is ahead after an accepted step back or a restart, and runs at half speed until the host's has caught
+    /// up: holds last up to twice as long meanwhile, and nothing is early.
+    catching_up: bool,
     /// It moves only by hand.
     manual: bool,
 }
@@ -56,8 +59,8 @@ pub(crate) struct ClockShape {
 impl ClockShape {
     /// Of this status.
     pub(crate) fn new(status: ClockStatus) -> Self {
-        let ClockStatus { now, host, stepped, manual } = status;
-        Self { now: Instant(now), host: Instant(host), stepped, manual }
+        let ClockStatus { now, host, stepped, catching_up, manual } = status;
+        Self { now: Instant(now), host: Instant(host), stepped, catching_up, manual }
     }
 }
 

@@ -35,6 +35,11 @@ async fn pages_load_nothing_from_elsewhere() {
         assert!(policy.starts_with("default-src 'none'; style-src 'sha256-") && !policy.contains("unsafe"), "{policy}");
         assert_eq!(page.header("x-content-type-options"), "nosniff");
     }
+    let html = String::from_utf8(api.get("/").await.body).expect("UTF-8");
+    for part in ["<b><span class=ready>Ready</span></b>", "<span>Newest event</span>", "<b class=long>", ".tile>span{"]
+    {
+        assert!(html.contains(part), "{part} is not in {html}");
+    }
     let html = String::from_utf8(api.get("/docs").await.body).expect("UTF-8");
     let document: Value = api.get("/openapi.json").await.json();
     for path in document["paths"].as_object().expect("paths").keys() {
@@ -69,6 +74,7 @@ async fn the_clock_and_reconciliation() {
     let api = Api::start().await;
     let before = api.get("/v1/admin/clock").await.json();
     assert_eq!((&before["manual"], &before["stepped"]), (&json!(true), &json!(false)));
+    assert_eq!(before["catching_up"], false);
     let moved = api.send("POST", "/v1/admin/clock", json!({"advance_ms": 1000})).await;
     assert_eq!(moved.status, 200);
     assert!(moved.json()["now"].as_str() > before["now"].as_str());
