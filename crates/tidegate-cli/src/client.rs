@@ -69,17 +69,26 @@ impl Reply {
         (200..300).contains(&self.status)
     }
 
-    /// `code: detail` of a problem document, or the bare status.
+    /// `code: detail` of a problem document with the fields it points at, each thing once and without a full stop; or
+    /// the bare status.
     pub fn problem(&self) -> String {
         let field = |name: &str| self.body.get(name).and_then(Value::as_str);
-        let mut text = match (field("code"), field("detail")) {
+        let detail = field("detail").map(|detail| detail.trim_end_matches('.'));
+        let mut text = match (field("code"), detail) {
             (Some(code), Some(detail)) => format!("{code}: {detail}"),
             (Some(code), None) => code.to_owned(),
             _ => format!("HTTP status {}", self.status),
         };
-        for fault in self.body.get("errors").and_then(Value::as_array).into_iter().flatten().take(5) {
-            let part = |name: &str| fault.get(name).and_then(Value::as_str).unwrap_or_default();
-            text.push_str(&format!("; {} {}", part("pointer"), part("detail")));
+        let errors = self.body.get("errors").and_then(Value::as_array).into_iter().flatten();
+        let part = |fault: &Value, name: &str| {
+            fault.get(name).and_then(Value::as_str).unwrap_or_default().trim_end_matches('.').to_owned()
+        };
+        let faults = errors.map(|fault| (part(fault, "pointer"), part(fault, "detail")));
+        // The detail of a problem with one fault is that fault.
+        let untold = faults.filter(|(_, what)| !detail.is_some_and(|detail| detail.contains(what)));
+        let untold: Vec<_> = untold.take(5).map(|(pointer, what)| format!("{pointer} {what}")).collect();
+        if !untold.is_empty() {
+            text.push_str(&format!(": {}", untold.join("; ")));
         }
         text
     }
@@ -204,10 +213,13 @@ impl Client {
         let reply = self.call(method.clone(), path, body).await?;
         if !reply.is_success() {
             return Err(match reply.status {
-                401 | 403 => Failure::Usage(format!(
-                    "{}; give a token that may do this with --token or TIDEGATE_TOKEN",
-                    reply.problem()
+                401 if self.token.is_none() => Failure::Usage(format!(
+                    "unauthenticated: the server at {} wants a token; give one with --token or TIDEGATE_TOKEN",
+                    self.base
                 )),
+                401 | 403 => {
+                    Failure::Usage(format!("{}; give another token with --token or TIDEGATE_TOKEN", reply.problem()))
+                }
                 _ => Failure::Work(format!("{method} {path}: {}", reply.problem())),
             });
         }
@@ -279,7 +291,12 @@ mod tests {
             status: 422,
             body: serde_json::json!({"code": "invalid", "detail": "mend it", "errors": [{"pointer": "/lines", "detail": "must have a line"}]}),
         };
-        assert_eq!(reply.problem(), "invalid: mend it; /lines must have a line");
+        assert_eq!(reply.problem(), "invalid: mend it: /lines must have a line");
+        let reply = Reply {
+            status: 422,
+            body: serde_json::json!({"code": "invalid", "detail": "/on_hand must be whole; correct it.", "errors": [{"pointer": "/on_hand", "detail": "must be whole"}]}),
+        };
+        assert_eq!(reply.problem(), "invalid: /on_hand must be whole; correct it");
         assert_eq!(Reply { status: 500, body: Value::Null }.problem(), "HTTP status 500");
     }
 

@@ -25,9 +25,24 @@ pub fn raw(text: impl AsRef<[u8]>) -> Result {
 
 /// Tells the person at the terminal something, on stderr. Nobody there is no failure.
 pub fn note(text: impl AsRef<str>) {
-    let mut err = io::stderr().lock();
-    // A note that cannot be written has nowhere else to go.
-    let _ = err.write_all(text.as_ref().as_bytes()).and_then(|()| err.write_all(b"\n"));
+    // One write, so that lines of two threads do not mix; it never fails.
+    let _ = Stderr.write(format!("{}\n", text.as_ref()).as_bytes());
+}
+
+/// Stderr for notes and for the log: what cannot be written (a full disk, a pipe nobody reads) has nowhere else to go
+/// and is dropped, so that a lost line ends nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = io::stderr().lock().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A failed write to stdout as a failure of the command.
@@ -36,6 +51,18 @@ fn written<T>(result: io::Result<T>) -> Result<T> {
         io::ErrorKind::BrokenPipe => Failure::ReaderGone,
         _ => Failure::Work(format!("cannot write to stdout: {e}")),
     })
+}
+
+/// `1 order`, `2 orders`.
+pub fn count(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// Names of invariants in the order of their numbers: `I2` before `I10`.
+pub fn invariants<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<_> = names.collect();
+    names.sort_unstable_by_key(|name| (name.len(), *name));
+    names.join(" ")
 }
 
 /// Rows as a table with aligned columns; the first row is its head. Numbers are set to the right.
@@ -67,6 +94,12 @@ pub fn table(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_and_invariants_read_well() {
+        assert_eq!([0, 1, 2].map(|n| count(n, "SKU")), ["0 SKUs", "1 SKU", "2 SKUs"]);
+        assert_eq!(invariants(["I1", "I10", "I2", "I9"].into_iter()), "I1 I2 I9 I10");
+    }
 
     #[test]
     fn tables_align() {

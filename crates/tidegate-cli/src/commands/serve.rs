@@ -129,14 +129,16 @@ pub fn token(entry: &Entry) -> Result<Token> {
 
 /// Logs to stderr what `filter` lets through.
 fn start_log(filter: &str) -> Result {
-    let filter = EnvFilter::try_new(filter).map_err(|e| {
-        Failure::Usage(format!(
-            "log (TIDEGATE_LOG) is {filter:?}, which is no filter: {e}; write info, or info,tidegate=debug"
-        ))
-    })?;
+    let filter = EnvFilter::try_new(filter)
+        .map_err(|e| Failure::Usage(format!("log (TIDEGATE_LOG) is {filter:?}, which is no filter: {e}")))?;
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let started =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).try_init();
+    let started = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(|| output::Stderr)
+        // It would complain with `eprintln!`, which panics where stderr cannot be written.
+        .log_internal_errors(false)
+        .with_ansi(colours)
+        .try_init();
     started.map_err(|e| Failure::Work(format!("cannot start the log: {e}")))
 }
 

@@ -4,14 +4,16 @@
 /// What a key's value may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Any text.
-    Text,
     /// A text that may hold a password: shown without it, and may be given as `<key>_file`.
     Url,
     /// An IP address and a port.
     Address,
     /// A whole number in this range.
     Count(i64, i64),
+    /// 0, which leaves the choice to the program, or a whole number in this range.
+    CountOrZero(i64, i64),
+    /// What is logged: a level, or directives of tracing.
+    LogFilter,
     /// `true` or `false`.
     Switch,
     /// One of these words.
@@ -74,7 +76,7 @@ pub const KEYS: &[Key] = &[
     key("listen", Kind::Address, "127.0.0.1:8080", "", Some("--listen"), "address and port of the HTTP server; anything but loopback needs [[tokens]]"),
     key("ledger", Kind::Url, "sqlite:tidegate-data/ledger.db", "", Some("--ledger"), "the ledger: sqlite:PATH, relative to the working directory"),
     key("store", Kind::Url, "embedded", "", Some("--store"), "gate and deadline index: embedded, in this process"),
-    key("log", Kind::Text, "info", "", None, "what is logged on stderr: error, warn, info, debug, trace, or a tracing filter"),
+    key("log", Kind::LogFilter, "info", "", None, "what is logged on stderr: error, warn, info, debug, trace, or a tracing filter"),
     key("hold_seconds", Kind::Count(1, TEN_YEARS), "1800", "seconds", Some("--hold-seconds"), "how long an order that names no hold time waits for its payment"),
     key("max_hold_seconds", Kind::Count(1, TEN_YEARS), "86400", "seconds", None, "longest hold of an order, extensions included"),
     key("grace_seconds", Kind::Count(0, TEN_YEARS), "0", "seconds", Some("--grace-seconds"), "between the pay_by a buyer is shown and the instant the clock cancels"),
@@ -82,9 +84,9 @@ pub const KEYS: &[Key] = &[
     key("tombstone_days", Kind::Count(1, 3_650), "7", "days", None, "how long an id that was cancelled before it was placed stays taken"),
     key("queue_size", Kind::Count(1, 1_000_000), "8192", "commands", None, "commands that may wait for the ledger before calls are refused as overloaded"),
     key("workers", Kind::Switch, "true", "", Some("--no-workers"), "whether this process acts on deadlines"),
-    key("threads", Kind::Count(0, 1_024), "0", "threads", None, "threads that serve requests, at least 2; 0: one a core"),
+    key("threads", Kind::CountOrZero(2, 1_024), "0", "threads", None, "threads that serve requests, at least 2; 0: one a core"),
     key("sqlite.synchronous", Kind::Choice(&["full", "normal"]), "full", "", None, "full: an answered order survives a power loss; normal: it survives a crash of the process, and a power loss may take the last ones"),
-    key("limits.connections", Kind::Count(0, 1 << 20), "0", "connections", None, "connections at once, the longest idle ones are closed first; 0: three quarters of the open files allowed, at most 16,384"),
+    key("limits.connections", Kind::CountOrZero(2, 1 << 20), "0", "connections", None, "connections at once, the longest idle ones are closed first; 0: three quarters of the open files allowed, at most 16,384"),
     key("limits.header_timeout", Kind::Time(100, HOUR), "10s", "time", None, "from the first byte of a request's headers to their end"),
     key("limits.header_size", Kind::Size(1 << 10, 1 << 20), "32KiB", "size", None, "largest request line and headers"),
     key("limits.body_timeout", Kind::Time(100, HOUR), "10s", "time", None, "longest pause in a request's body"),

@@ -228,6 +228,11 @@ mod tests {
             ("workers = \"yes\"", &[], "t.toml:1: workers is \"yes\", but it must be true or false"),
             ("listen = \"localhost\"", &[], "t.toml:1: listen is \"localhost\", but it must be an IP address"),
             ("a = ", &[], "t.toml:1: this is not TOML"),
+            ("log = \"zzz==\"", &[], "t.toml:1: log is \"zzz==\", but it must be a filter of log lines ("),
+            ("log = 5", &[], "t.toml:1: log is \"5\", but it must be a text in quotes"),
+            ("", &[("TIDEGATE_LOG", "!!!")], "TIDEGATE_LOG: log is \"!!!\", but it must be a filter of log lines ("),
+            ("threads = 1", &[], "t.toml:1: threads is \"1\", but it must be 0 or a whole number from 2 to 1024"),
+            ("[limits]\nconnections = 1", &[], "t.toml:2: limits.connections is \"1\", but it must be 0 or a whole"),
             ("ledger = \"sqlite:a\"\nledger_file = \"b\"", &[], "t.toml:2: ledger_file and ledger are both set"),
             ("ledger_file = \"/nonexistent/x\"", &[], "t.toml:1: ledger_file: cannot read /nonexistent/x"),
             (

@@ -2,7 +2,12 @@
 
 use std::fmt;
 
+use tracing_subscriber::EnvFilter;
+
 use super::keys::{Key, Kind};
+
+/// What a log filter may look like.
+const FILTERS: &str = "write \"info\", or \"info,tidegate=debug\"";
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +85,7 @@ impl Value {
     /// Checks the value against `key`; the fault says what it must be.
     pub fn check(&self, key: &Key) -> Result<(), String> {
         match key.kind {
-            Kind::Text | Kind::Url => match self.text() {
+            Kind::Url => match self.text() {
                 Some("") | None => Err("must be a text in quotes, and not empty".to_owned()),
                 Some(_) => Ok(()),
             },
@@ -91,6 +96,17 @@ impl Value {
             Kind::Count(min, max) => match self.number() {
                 Some(n) if (min..=max).contains(&n) => Ok(()),
                 _ => Err(format!("must be a whole number from {min} to {max}, without quotes ({})", key.unit)),
+            },
+            Kind::CountOrZero(min, max) => match self.number() {
+                Some(n) if n == 0 || (min..=max).contains(&n) => Ok(()),
+                _ => Err(format!("must be 0 or a whole number from {min} to {max}, without quotes ({})", key.unit)),
+            },
+            Kind::LogFilter => match self.text() {
+                Some("") | None => Err(format!("must be a text in quotes, and not empty; {FILTERS}")),
+                // `serve` reads it in the same way.
+                Some(text) => EnvFilter::try_new(text)
+                    .map(drop)
+                    .map_err(|e| format!("must be a filter of log lines ({e}); {FILTERS}")),
             },
             Kind::Switch => self.switch().map(|_| ()).ok_or_else(|| "must be true or false".to_owned()),
             Kind::Choice(words) => match self.text() {

@@ -70,9 +70,7 @@ impl Summary {
     /// One line on the invariants.
     fn verdict(&self) -> String {
         let named = |want: bool| {
-            let names: Vec<_> =
-                self.invariants.iter().filter(|(_, held)| **held == want).map(|(name, _)| name.as_str()).collect();
-            names.join(" ")
+            output::invariants(self.invariants.iter().filter(|(_, held)| **held == want).map(|(name, _)| name.as_str()))
         };
         match (named(true), named(false)) {
             (held, broken) if broken.is_empty() => format!("every invariant that was checked holds: {held}"),

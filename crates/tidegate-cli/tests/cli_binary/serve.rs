@@ -1,5 +1,7 @@
 //! `serve`: start, stop, who may start, who may call.
 
+use std::fs::OpenOptions;
+use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -19,6 +21,26 @@ fn it_prints_one_line_and_stops_in_order() {
         assert_eq!((code, rest.as_str()), (Some(0), ""), "{log}");
         assert!(took < Duration::from_secs(10), "{took:?}");
     }
+}
+
+#[test]
+fn a_log_that_cannot_be_written_ends_nothing() {
+    let full = || OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    for closed_pipe in [false, true] {
+        let dir = folder();
+        let stderr = if closed_pipe { Stdio::piped() } else { full().into() };
+        let mut serve = Serve::start_with_stderr(dir.path(), &[], stderr);
+        // From here on nobody reads the pipe.
+        drop(serve.child.stderr.take());
+        assert_eq!(serve.call("PUT", "/v1/skus/mug", None, Some(&json!({ "on_hand": 3 }))).0, 201);
+        assert_eq!(serve.stop(Signal::TERM).0, Some(0), "closed_pipe: {closed_pipe}");
+    }
+    for args in [&["no-such-verb"][..], &["export", "skus", "--to", "localhost"]] {
+        let status = command(args).stderr(full()).status().expect("the binary runs");
+        assert_eq!(status.code(), Some(2), "{args:?}");
+    }
+    let status = command(&["openapi"]).stdout(full()).stderr(full()).status().expect("the binary runs");
+    assert_eq!(status.code(), Some(1), "a result that cannot be written is a failure");
 }
 
 #[test]
@@ -56,9 +78,15 @@ fn a_manual_clock_stays_on_this_machine() {
 #[test]
 fn a_broken_log_filter_is_refused() {
     let dir = folder();
-    let mut command = command(&["serve", "--listen", "127.0.0.1:0", "--ledger", &ledger(dir.path())]);
-    let refused = command.env("TIDEGATE_LOG", "info,=,").output().expect("the binary runs");
-    crate::support::Run::from(refused).expect(2, &["TIDEGATE_LOG"]);
+    let ledger = ledger(dir.path());
+    for filter in ["info,=,", "zzz==", "!!!"] {
+        let refused =
+            [&["serve", "--listen", "127.0.0.1:0", "--ledger", &ledger][..], &["config", "check"]].map(|args| {
+                let refused = command(args).env("TIDEGATE_LOG", filter).output().expect("the binary runs");
+                crate::support::Run::from(refused).expect(2, &["TIDEGATE_LOG", filter, "info,tidegate=debug"]).err
+            });
+        assert_eq!(refused[0], refused[1], "both say the same");
+    }
 }
 
 #[test]
@@ -84,7 +112,9 @@ fn tokens_open_what_their_role_may() {
     ] {
         assert_eq!(serve.call(method, path, token, None).0, status, "{method} {path} {token:?}");
     }
-    run(&["export", "skus", "--to", &serve.url]).expect(2, &["unauthenticated", "TIDEGATE_TOKEN"]);
-    run(&["reconcile", "--to", &serve.url, "--token", &shop]).expect(2, &["forbidden"]);
+    run(&["export", "skus", "--to", &serve.url]).expect(2, &["unauthenticated", "wants a token; give one"]);
+    run(&["export", "skus", "--to", &serve.url, "--token", "tg_wrong"])
+        .expect(2, &["configuration; give another token"]);
+    run(&["reconcile", "--to", &serve.url, "--token", &shop]).expect(2, &["forbidden", "role ops; give another token"]);
     run(&["export", "skus", "--to", &serve.url, "--token", &read]).expect(0, &[]);
 }

@@ -79,11 +79,16 @@ pub fn ledger(folder: &Path) -> String {
 impl Serve {
     /// Starts it over the ledger in `folder` and waits for its line.
     pub fn start(folder: &Path, more: &[&str]) -> Self {
+        let log = std::fs::File::create(folder.join("serve.log")).expect("a log file");
+        Self::start_with_stderr(folder, more, log.into())
+    }
+
+    /// The same, with its log going to `stderr`.
+    pub fn start_with_stderr(folder: &Path, more: &[&str], stderr: Stdio) -> Self {
         let ledger = ledger(folder);
         let mut args = vec!["serve", "--listen", "127.0.0.1:0", "--ledger", &ledger];
         args.extend(more);
-        let log = std::fs::File::create(folder.join("serve.log")).expect("a log file");
-        let mut child = command(&args).stdout(Stdio::piped()).stderr(log).spawn().expect("the binary runs");
+        let mut child = command(&args).stdout(Stdio::piped()).stderr(stderr).spawn().expect("the binary runs");
         let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut line = String::new();
         out.read_line(&mut line).expect("a line");
