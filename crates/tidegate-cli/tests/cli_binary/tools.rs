@@ -40,7 +40,8 @@ fn usage_is_2_and_an_absent_server_is_3() {
     run(&["import-skus", "/nonexistent.csv"]).expect(2, &["/nonexistent.csv"]);
     for args in [&["export", "skus"][..], &["reconcile"], &["clock", "show"]] {
         let args = [args, &["--to", "http://127.0.0.1:9"]].concat();
-        run(&args).expect(3, &["http://127.0.0.1:9", "cannot be reached", "--to"]);
+        let failed = run(&args).expect(3, &["http://127.0.0.1:9", "cannot be reached", "--to"]);
+        assert_eq!(failed.out, "", "{args:?}");
     }
 }
 
@@ -112,6 +113,8 @@ fn refused_rows_are_named_and_the_others_go_in() {
         .expect(1, &["c.csv:3", "c.csv:4", "c.csv:5", "on_hand"])
         .json();
     assert_eq!((&report["created"], &report["refused"]), (&json!(2), &json!(3)), "{report}");
+    let hold = report["refusals"][2]["detail"].as_str().expect("a text");
+    assert_eq!((hold.matches("hold_seconds").count(), hold.contains("request")), (1, false), "{hold}");
     let lines: Vec<&Value> =
         report["refusals"].as_array().expect("a list").iter().map(|refusal| &refusal["line"]).collect();
     assert_eq!(lines, [3, 4, 5]);

@@ -62,9 +62,7 @@ async fn export(source: &Source, args: &Args) -> Result {
     let label = format!("{:?} {:?} of {}", args.what, args.format, source.label);
     let (mut sink, mut cursor) = Sink::open(args.output.as_deref(), &label)?;
     let progress = Progress::new(format!("exporting {:?}", args.what).to_lowercase(), None, false);
-    if args.format == Format::Csv && cursor.is_none() {
-        sink.csv([columns::of(args.what).map(|column| column.name.to_owned()).collect()])?;
-    }
+    let mut needs_header = args.format == Format::Csv && cursor.is_none();
     loop {
         let (path, limit) = match args.what {
             What::Orders => ("/v1/orders", PAGE),
@@ -72,6 +70,10 @@ async fn export(source: &Source, args: &Args) -> Result {
             What::Ledger => ("/v1/skus", LEDGER_PAGE),
         };
         let (items, next) = page(source, path, limit, cursor.as_deref()).await?;
+        // Only now: where nothing can be read, nothing is written.
+        if std::mem::take(&mut needs_header) {
+            sink.csv([columns::of(args.what).map(|column| column.name.to_owned()).collect()])?;
+        }
         match args.what {
             What::Ledger => ledgers_of(source, &items, args.format, &mut sink, &progress).await?,
             What::Orders | What::Skus => {
@@ -90,7 +92,7 @@ async fn export(source: &Source, args: &Args) -> Result {
     progress.finish();
     let rows = sink.finish()?;
     if let Some(path) = &args.output {
-        output::note(format!("wrote {rows} rows to {}", path.display()));
+        output::note(format!("wrote {} to {}", output::count(rows, "row"), path.display()));
     }
     Ok(())
 }

@@ -69,7 +69,7 @@ impl Sink {
         file.set_len(bytes).and_then(|()| file.seek(SeekFrom::End(0))).map_err(|e| unwritable(&place.partial, e))?;
         let mut sink = new(Box::new(file), Some(place));
         let Some((cursor, bytes, rows)) = stopped else { return Ok((sink, None)) };
-        output::note(format!("going on with the export that was interrupted after {rows} rows"));
+        output::note(format!("going on with the export that was interrupted after {}", output::count(rows, "row")));
         (sink.bytes, sink.rows) = (bytes, rows);
         Ok((sink, Some(cursor)))
     }

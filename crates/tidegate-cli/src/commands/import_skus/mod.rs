@@ -85,7 +85,11 @@ pub fn run(args: Args) -> Result {
             &json!({ "read": read, "created": created, "updated": updated, "refused": refused, "refusals": refusals }),
         )?;
     } else {
-        output::line(format!("{read} rows read: {created} SKUs created, {updated} there already, {refused} refused"))?;
+        output::line(format!(
+            "{} read: {} created, {updated} there already, {refused} refused",
+            output::count(*read, "row"),
+            output::count(*created, "SKU")
+        ))?;
     }
     if *refused > 0 { Err(Failure::Found) } else { Ok(()) }
 }
@@ -179,7 +183,11 @@ fn detail(result: &Value) -> String {
     let problem = result.get("problem").cloned().unwrap_or_default();
     let reply = crate::client::Reply { status: 0, body: problem };
     let text = reply.problem();
-    text.split_once(": ").map_or(text.clone(), |(_, detail)| detail.to_owned())
+    let detail = text.split_once(": ").map_or(text.as_str(), |(_, detail)| detail);
+    // It is the row that is to be corrected, not a request.
+    detail
+        .replace("; correct it and send the request again", "")
+        .replace("; correct what errors points at and send the request again", "")
 }
 
 fn refuse(report: &mut Report, progress: &Progress, name: &str, line: u64, sku: &str, code: &str, detail: &str) {

@@ -164,8 +164,41 @@ fn next_json(input: &mut Input, line: &mut u64) -> Option<Row> {
     }
 }
 
+/// JSON, unless it holds a whole number that would lose digits on the way.
+fn json_of(bytes: &[u8]) -> Result<Value, String> {
+    let value = serde_json::from_slice(bytes).map_err(|e| format!("is not JSON: {e}"))?;
+    match too_large(bytes) {
+        None => Ok(value),
+        Some(digits) => Err(format!("has the number {digits}, which does not fit in 64 bits; write it as a string")),
+    }
+}
+
+/// The first whole number of valid JSON that does not fit 64 bits: it would be read as a float, which is another number.
+fn too_large(json: &[u8]) -> Option<String> {
+    let (mut at, mut in_text) = (0, false);
+    while let Some(byte) = json.get(at) {
+        match byte {
+            b'\\' if in_text => at += 1,
+            b'"' => in_text = !in_text,
+            b'-' | b'0'..=b'9' if !in_text => {
+                let rest = &json[at..];
+                let end = rest.iter().position(|b| !matches!(b, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
+                let digits = String::from_utf8_lossy(&rest[..end.unwrap_or(rest.len())]);
+                let is_whole = !digits.contains(['.', 'e', 'E']);
+                if is_whole && digits.parse::<i64>().is_err() && digits.parse::<u64>().is_err() {
+                    return Some(digits.into_owned());
+                }
+                at += digits.len() - 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
 fn from_json(bytes: &[u8]) -> (Result<Map<String, Value>, String>, bool) {
-    match serde_json::from_slice(bytes) {
+    match json_of(bytes) {
         Ok(Value::Object(mut sku)) => {
             READ_ONLY.iter().for_each(|field| drop(sku.remove(*field)));
             let archived = sku.remove(ARCHIVED) == Some(Value::Bool(true));
@@ -174,7 +207,7 @@ fn from_json(bytes: &[u8]) -> (Result<Map<String, Value>, String>, bool) {
             (Ok(sku), archived)
         }
         Ok(_) => (Err("the line is no JSON object".to_owned()), false),
-        Err(e) => (Err(format!("the line is not JSON: {e}")), false),
+        Err(why) => (Err(format!("the line {why}")), false),
     }
 }
 
@@ -213,7 +246,7 @@ fn sku_of<'a>(cell: impl Fn(&str) -> Option<&'a str>) -> Result<Map<String, Valu
         }
     }
     if let Some(text) = cell("attributes") {
-        let value: Value = serde_json::from_str(text).map_err(|e| format!("attributes is no JSON: {e}"))?;
+        let value = json_of(text.as_bytes()).map_err(|why| format!("attributes {why}"))?;
         sku.insert("attributes".to_owned(), value);
     }
     if let Some(price) = price(cell("price_minor"), cell("price"), cell("currency"))? {
@@ -262,6 +295,19 @@ mod tests {
     fn rows(text: &'static str) -> Vec<(u64, Result<String, String>)> {
         let rows = Rows::open(BufReader::new(Box::new(text.as_bytes())), None).unwrap();
         rows.map(|row| (row.line, row.sku.map(|sku| Value::Object(sku).to_string()))).collect()
+    }
+
+    #[test]
+    fn numbers_that_would_lose_digits_are_found() {
+        for (json, want) in [
+            (r#"{"a":[1,-2,1.5e300,18446744073709551615,-9223372036854775808]}"#, None),
+            (r#"{"12345678901234567891234":"\"12345678901234567891234"}"#, None),
+            (r#"{"a":{"b":12345678901234567891234}}"#, Some("12345678901234567891234")),
+            ("[1,-9223372036854775809]", Some("-9223372036854775809")),
+            ("18446744073709551616", Some("18446744073709551616")),
+        ] {
+            assert_eq!(too_large(json.as_bytes()).as_deref(), want, "{json}");
+        }
     }
 
     #[test]
