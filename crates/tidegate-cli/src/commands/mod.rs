@@ -56,8 +56,11 @@ enum Command {
     /// Export orders, SKUs or the stock ledger as CSV or NDJSON
     #[command(after_help = "Example:\n  tidegate export orders --format ndjson --output orders.ndjson")]
     Export(export::Args),
-    /// Compare gate and deadlines with the ledger, repair them, check every invariant
-    #[command(after_help = "Example:\n  tidegate reconcile --ledger sqlite:tidegate-data/ledger.db")]
+    /// Compare gate and deadlines with the ledger, repair them, check every invariant that the ledger alone can show
+    #[command(
+        after_help = "Checked are I1 to I6 and I8. I9 is the comparison of gate and deadlines itself. I7 and I10 need to know \
+                            what callers were told: `demo` checks both, `replay` I7.\n\nExample:\n  tidegate reconcile --ledger sqlite:tidegate-data/ledger.db"
+    )]
     Reconcile(reconcile::Args),
     /// Show the ledger's clock, or accept a step of the host's
     #[command(after_help = "Example:\n  tidegate clock show")]

@@ -13,6 +13,7 @@ use crate::load::own_server::OwnServer;
 use crate::load::record::Record;
 use crate::load::summary::Summary;
 use crate::load::verify;
+use crate::output;
 
 /// How far the host's clock, which dates requests, may be from the ledger's, which dates orders, beyond their measured
 /// distance: both are read in whole milliseconds.
@@ -42,11 +43,11 @@ impl Verdict {
             if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
         };
         format!(
-            "{} orders of {} buyers for {} SKUs with {} units each, held for {} s\n\n{}\n\nrefused: {}\npayments: {}",
-            args.orders,
-            args.buyers,
-            args.skus,
-            args.stock,
+            "{} of {} for {} with {} each, held for {} s\n\n{}\n\nrefused: {}\npayments: {}",
+            output::count(args.orders, "order"),
+            output::count(args.buyers, "buyer"),
+            output::count(args.skus, "SKU"),
+            output::count(args.stock.unsigned_abs(), "unit"),
             args.hold_seconds,
             self.summary.table(),
             list(&self.refused),

@@ -98,7 +98,10 @@ async fn against(
     let stock = args.stock.map_or(Stock::OfTotal(args.stock_from_total), Stock::Each);
     let mut catalogue = Catalogue::create(pool.clone(), args.currency, &plan.skus, stock).await?;
     if catalogue.kept_stock > 0 {
-        output::note(format!("{} SKUs were there with another stock, which they keep", catalogue.kept_stock));
+        output::note(format!(
+            "{} with another stock on the server, which is kept",
+            output::count(catalogue.kept_stock, "SKU")
+        ));
     }
     let habits = Habits { pay_ratio: args.pay_ratio, hold_seconds: args.hold_seconds, seed: args.seed };
     let mut sender = Sender::new(pool.clone(), habits, Orders::of(std::mem::take(&mut plan.cancelling)), unusable);

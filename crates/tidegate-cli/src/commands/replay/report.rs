@@ -8,6 +8,7 @@ use super::plan::Plan;
 use super::reason::Reason;
 use super::unusable::Unusable;
 use crate::load::summary::Summary;
+use crate::output::count;
 
 /// The JSON object of `replay --json`: the one of `demo`, and what became of the rows.
 #[derive(Serialize)]
@@ -44,21 +45,21 @@ impl Report {
     /// The report for people.
     pub fn text(&self, unusable: &Unusable, plan: &Plan, price_changes: u64) -> String {
         let mut text = format!(
-            "{} rows: {} used, {} not. {} orders ({} of guests), {} cancellations, {} SKUs whose price changed {} times.\n\n",
-            self.rows.read,
+            "{}: {} used, {} not. {} ({} of guests), {}, {}, {}.\n\n",
+            count(self.rows.read, "row"),
             self.rows.used,
             unusable.total(),
-            self.orders_in_file,
+            count(self.orders_in_file, "order"),
             self.guests,
-            self.cancellations,
-            plan.skus.len(),
-            price_changes,
+            count(self.cancellations, "cancellation"),
+            count(plan.skus.len() as u64, "SKU"),
+            count(price_changes, "price change"),
         );
         text.push_str(&self.summary.table());
         if self.replayed > 0 {
             text.push_str(&format!(
-                "\n{} orders were there from an earlier run of these files and were not placed again",
-                self.replayed
+                "\n{} of an earlier run of these files, not placed again",
+                count(self.replayed, "order")
             ));
         }
         if !self.refusals.is_empty() {
