@@ -24,9 +24,6 @@ pub struct SourceArgs {
     /// Open this stopped ledger instead of talking to a server
     #[arg(long, value_name = "URL", conflicts_with = "to")]
     ledger: Option<String>,
-    /// With --ledger: the ledger was made by `serve --manual-clock`
-    #[arg(long, requires = "ledger", hide = true)]
-    manual_clock: bool,
 }
 
 /// An opened source. End it with [`Source::close`].
@@ -55,12 +52,12 @@ impl SourceArgs {
                 let client = self.server.client()?;
                 Ok(Source { label: client.base().to_owned(), client, local: None })
             }
-            Some(url) => open_ledger(url, create, self.manual_clock).await,
+            Some(url) => open_ledger(url, create).await,
         }
     }
 }
 
-async fn open_ledger(url: &str, create: bool, manual_clock: bool) -> Result<Source> {
+async fn open_ledger(url: &str, create: bool) -> Result<Source> {
     let settings = ConfigArgs {
         config: std::env::var_os("TIDEGATE_CONFIG").map(Into::into),
         ledger: Some(url.to_owned()),
@@ -77,7 +74,7 @@ async fn open_ledger(url: &str, create: bool, manual_clock: bool) -> Result<Sour
     }
     let parts = Embedded::at(&config.ledger)
         .settings(config.settings)
-        .manual_clock(manual_clock)
+        .stored_clock()
         .full_sync(config.synchronous_full)
         .open()
         .await?;
@@ -87,7 +84,7 @@ async fn open_ledger(url: &str, create: bool, manual_clock: bool) -> Result<Sour
     let server = ServerConfig {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         tokens: vec![Token { name: "tool".to_owned(), sha256: hash_token(&secret), role: Role::Ops }],
-        manual_clock,
+        manual_clock: tidegate.operations().clock().manual,
         limits: Limits::default(),
     };
     let server = Server::bind(server, tidegate.clone()).map_err(|e| Failure::Work(e.to_string()))?;

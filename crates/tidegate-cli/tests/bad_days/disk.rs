@@ -8,9 +8,19 @@ use crate::server::Start;
 
 #[test]
 fn a_full_disk_refuses_clearly_and_recovers() {
+    full_disk("");
+}
+
+/// A log line that cannot be written must not end a request.
+#[test]
+fn a_full_disk_that_has_the_log_too() {
+    full_disk("2>/dev/full");
+}
+
+fn full_disk(log: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mount = format!(
-        "mount -t tmpfs -o size=6m tidegate {0} && dd if=/dev/zero of={0}/filler bs=1M count=3 status=none && exec \"$0\" \"$@\"",
+        "mount -t tmpfs -o size=6m tidegate {0} && dd if=/dev/zero of={0}/filler bs=1M count=3 status=none && exec \"$0\" \"$@\" {log}",
         folder.path().display()
     );
     let server = Start::in_folder(folder.path()).wrapped(&["unshare", "-rm", "sh", "-c", &mount]).ready();
@@ -27,6 +37,13 @@ fn a_full_disk_refuses_clearly_and_recovers() {
     });
     let refused = refused.expect("six megabytes fill up");
     assert_eq!((refused.status, refused.code()), (503, "ledger-unavailable"), "{refused:?}");
+    for i in 0..50 {
+        let again = server.api.place(&format!("again{i}"), "x", 1, 600).expect("an answer, whatever the disk does");
+        assert!(again.status == 201 || again.code() == "ledger-unavailable", "{again:?}");
+        if again.status == 201 {
+            told.push(format!("again{i}"));
+        }
+    }
     assert!(refused.json["detail"].as_str().is_some_and(|d| !d.is_empty()));
     assert_eq!(server.api.get("/readyz").map(|r| r.status), Some(503), "orders cannot be placed, and it says so");
     assert_eq!(server.api.get("/healthz").map(|r| r.status), Some(200));

@@ -162,3 +162,17 @@ fn orders_and_the_stock_ledger_are_exported_and_reconciled() {
     let report = run(&["reconcile", "--json", "--ledger", source[1]]).expect(0, &[]).json();
     assert_eq!(report["findings"], json!([]), "{report}");
 }
+
+#[test]
+fn the_tools_open_a_stopped_ledger_whichever_its_clock() {
+    for more in [&["--manual-clock"][..], &[]] {
+        let folder = folder();
+        let serve = Serve::start(folder.path(), more);
+        assert_eq!(serve.call("PUT", "/v1/skus/x", None, Some(&serde_json::json!({"on_hand": 1}))).0, 201);
+        assert_eq!(serve.stop(rustix::process::Signal::TERM).0, Some(0));
+        let ledger = crate::support::ledger(folder.path());
+        run(&["reconcile", "--ledger", &ledger]).expect(0, &[]);
+        let status = run(&["clock", "show", "--json", "--ledger", &ledger]).expect(0, &[]).json();
+        assert_eq!(status["manual"], !more.is_empty(), "{status}");
+    }
+}
