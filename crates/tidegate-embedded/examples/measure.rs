@@ -83,17 +83,7 @@ async fn idle(path: PathBuf) -> Fallible<()> {
     let begun = Instant::now();
     let ledger = SqliteLedger::open(options).await?;
     println!("open {:?}           {}", begun.elapsed(), resident());
-    let queue = EmbeddedDeadlines::new();
-    let begun = Instant::now();
-    let (mut after, mut count) = (None, 0);
-    loop {
-        let due = ledger.deadlines(None, after, 10_000).await?;
-        let Some((no, at)) = due.last() else { break };
-        after = Some((*at, *no));
-        count += due.len();
-        tidegate_backend::DeadlineQueue::schedule(&queue, &due).await?;
-    }
-    report("deadlines listed and scheduled", count, begun.elapsed());
+    let _kept = index(&ledger, "deadlines listed and scheduled").await?;
     println!("scheduled                 {}", resident());
     let ticks = || {
         std::fs::read_to_string("/proc/self/stat")
@@ -174,17 +164,7 @@ async fn main() -> Fallible<()> {
     let begun = Instant::now();
     let ledger = SqliteLedger::open(full_options).await?;
     println!("open {:?}", begun.elapsed());
-    let queue = EmbeddedDeadlines::new();
-    let begun = Instant::now();
-    let (mut after, mut count) = (None, 0);
-    loop {
-        let due = ledger.deadlines(None, after, 10_000).await?;
-        let Some((no, at)) = due.last() else { break };
-        after = Some((*at, *no));
-        count += due.len();
-        tidegate_backend::DeadlineQueue::schedule(&queue, &due).await?;
-    }
-    report("deadlines listed and scheduled after open", count, begun.elapsed());
+    let _kept = index(&ledger, "deadlines listed and scheduled after open").await?;
     println!("{}", resident());
 
     let probes: Vec<Vec<Probe>> = (0..200)
@@ -248,4 +228,20 @@ async fn main() -> Fallible<()> {
         println!("{:?} {} MiB", entry.file_name(), entry.metadata()?.len() >> 20);
     }
     Ok(())
+}
+
+/// Rebuilds the deadline index from the ledger, as a start does.
+async fn index(ledger: &SqliteLedger, what: &str) -> Result<EmbeddedDeadlines, tidegate_backend::Error> {
+    let queue = EmbeddedDeadlines::new();
+    let begun = Instant::now();
+    let (mut after, mut count) = (None, 0);
+    loop {
+        let due = ledger.deadlines(None, after, 10_000).await?;
+        let Some((no, at)) = due.last() else { break };
+        after = Some((*at, *no));
+        count += due.len();
+        tidegate_backend::DeadlineQueue::schedule(&queue, &due).await?;
+    }
+    report(what, count, begun.elapsed());
+    Ok(queue)
 }
