@@ -11,6 +11,7 @@ mod commands;
 mod config;
 mod failure;
 mod load;
+mod local;
 mod output;
 mod progress;
 mod runtime;

@@ -10,8 +10,8 @@ use crate::money::MAX_AMOUNT;
 use crate::order::{MAX_LINES, MAX_METADATA_BYTES, MAX_QUANTITY, MAX_REASON_BYTES};
 use crate::sku::{MAX_ON_HAND, MAX_TITLE_BYTES};
 use crate::{
-    BuyerId, Currency, IdError, IdempotencyKey, JsonObject, Map, Millis, Money, OrderId, Patch, PaymentId, Settings,
-    SkuId, SkuPatch,
+    BuyerId, Currency, IdempotencyKey, JsonObject, Map, Millis, Money, OrderId, Patch, PaymentId, Settings, SkuId,
+    SkuPatch,
 };
 
 /// Most faults a refused request lists.
@@ -291,12 +291,4 @@ pub fn check_extend(extend: Extend) -> Result<Extend, Vec<FieldError>> {
     let mut faults = Faults::default();
     faults.range("/hold_seconds", extend.hold_seconds, 1..=MAX_AMOUNT);
     faults.or(|| extend)
-}
-
-/// An idempotency key from a header.
-///
-/// # Errors
-/// The rule the text breaks.
-pub fn key(text: &str) -> Result<IdempotencyKey, IdError> {
-    IdempotencyKey::parse(text)
 }

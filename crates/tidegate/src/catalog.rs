@@ -15,6 +15,13 @@ use crate::tidegate::Inner;
 #[derive(Clone)]
 pub struct Catalog(pub(crate) Arc<Inner>);
 
+fn sku_put(outcome: Outcome) -> Result<(Sku, bool)> {
+    match outcome {
+        Outcome::SkuPut { sku, created } => Ok((sku, created)),
+        other => Err(unexpected(&other)),
+    }
+}
+
 impl Catalog {
     /// Creates or changes a SKU. Returns it and whether it is new.
     ///
@@ -22,33 +29,13 @@ impl Catalog {
     /// [`crate::Error::Invalid`]; [`crate::Error::Refused`]: `stock-exists`, `stale`.
     pub async fn put(&self, put: PutSku) -> Result<(Sku, bool)> {
         let put = check_put(put, &self.0.settings)?;
-        match self.0.submit_one(Command::PutSku(put)).await? {
-            Outcome::SkuPut { sku, created } => Ok((sku, created)),
-            other => Err(unexpected(&other)),
-        }
+        self.0.submit_one(Command::PutSku(put)).await.and_then(sku_put)
     }
 
     /// Creates or changes up to 1,000 SKUs; each stands alone, answers come in order.
     pub async fn put_many(&self, puts: Vec<PutSku>) -> Vec<Result<(Sku, bool)>> {
-        let mut answers: Vec<Option<Result<(Sku, bool)>>> = Vec::with_capacity(puts.len());
-        let mut commands = Vec::with_capacity(puts.len());
-        for put in puts {
-            match check_put(put, &self.0.settings) {
-                Ok(put) => {
-                    commands.push(Command::PutSku(put));
-                    answers.push(None);
-                }
-                Err(faults) => answers.push(Some(Err(faults.into()))),
-            }
-        }
-        let mut decided = self.0.submit_many(commands).await.into_iter().map(|answer| match answer? {
-            Outcome::SkuPut { sku, created } => Ok((sku, created)),
-            other => Err(unexpected(&other)),
-        });
-        answers
-            .into_iter()
-            .map(|answer| answer.unwrap_or_else(|| decided.next().expect("one answer a command")))
-            .collect()
+        let checked = puts.into_iter().map(|put| Ok(Command::PutSku(check_put(put, &self.0.settings)?)));
+        self.0.submit_sound(checked).await.into_iter().map(|answer| answer.and_then(sku_put)).collect()
     }
 
     /// Counts stock by hand. Returns the SKU and whether this repeats an earlier call.

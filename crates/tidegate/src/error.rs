@@ -6,7 +6,7 @@ use tidegate_backend::ErrorKind as StoreErrorKind;
 use tidegate_core::{Failure, FieldError, Refusal, Rejection};
 
 /// Why a call did not do what was asked. Nothing was changed, unless the variant says otherwise.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
     /// Fields of the request are wrong; each says what it must be.

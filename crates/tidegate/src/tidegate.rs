@@ -141,7 +141,7 @@ impl Inner {
             let count = commands.len();
             match self.queue.submit(commands).await {
                 Ok(group) => answers.extend(group),
-                Err(e) => answers.extend((0..count).map(|_| Err(workers::group_commit::same(&e)))),
+                Err(e) => answers.extend((0..count).map(|_| Err(e.clone()))),
             }
             commands = rest;
         }
@@ -159,23 +159,19 @@ impl Inner {
     /// Places many: those the gate lets through go to the ledger as one group.
     pub(crate) async fn place_many(&self, places: Vec<Place>) -> Vec<Result<Outcome>> {
         let opinions = workers::probes::judge_many(self, &places).await;
-        let mut answers: Vec<Option<Result<Outcome>>> = Vec::with_capacity(places.len());
-        let mut commands = Vec::with_capacity(places.len());
-        for (place, opinion) in places.into_iter().zip(opinions) {
-            answers.push(match opinion {
-                Ok(None) => {
-                    commands.push(Command::Place(place));
-                    None
-                }
-                Ok(Some(refusal)) => Some(Err(refusal.into())),
-                Err(e) => Some(Err(e)),
-            });
-        }
-        let mut decided = self.submit_many(commands).await.into_iter();
-        answers
-            .into_iter()
-            .map(|answer| answer.unwrap_or_else(|| decided.next().expect("one answer a command")))
-            .collect()
+        let passed = places.into_iter().zip(opinions).map(|(place, opinion)| match opinion? {
+            None => Ok(Command::Place(place)),
+            Some(refusal) => Err(refusal.into()),
+        });
+        self.submit_sound(passed).await
+    }
+
+    /// Decides the commands that there are; what stands in another's place stays its answer. One answer each, in order.
+    pub(crate) async fn submit_sound(&self, commands: impl Iterator<Item = Result<Command>>) -> Vec<Result<Outcome>> {
+        let mut sound = Vec::new();
+        let slots: Vec<Result<()>> = commands.map(|command| command.map(|command| sound.push(command))).collect();
+        let mut decided = self.submit_many(sound).await.into_iter();
+        slots.into_iter().map(|slot| slot.and_then(|()| decided.next().expect("one answer a command"))).collect()
     }
 
     pub(crate) fn readiness(&self) -> Readiness {
@@ -199,8 +195,9 @@ impl Inner {
             ));
         }
         if self.health.lagging() {
-            degraded
-                .push("deadlines-late: orders are being cancelled later than a second after they are due".to_owned());
+            degraded.push(
+                "deadlines-late: orders are being cancelled more than five seconds after they are due".to_owned(),
+            );
         }
         if degraded.is_empty() { Readiness::Ready } else { Readiness::Degraded(degraded) }
     }

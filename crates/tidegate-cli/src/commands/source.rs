@@ -1,20 +1,13 @@
 //! Where the tools read from and write to: a running server, or a stopped ledger that is opened for the length of the
 //! command. A ledger is served on the loopback address to this process alone, so both ways give the same answers.
 
-use std::net::SocketAddr;
-use std::time::Duration;
-
-use tidegate::{Embedded, Options, Tidegate};
-use tidegate_server::{Limits, Role, Server, ServerConfig, Token, hash_token};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tidegate::{Embedded, Options};
+use tidegate_server::{Role, Token, hash_token};
 
 use crate::client::{Client, ServerArgs};
 use crate::config::{Config, ConfigArgs};
 use crate::failure::{Failure, Result};
-
-/// How long closing a ledger may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+use crate::local::LocalServer;
 
 /// Flags of the tools.
 #[derive(Debug, Clone, clap::Args)]
@@ -32,13 +25,7 @@ pub struct Source {
     pub client: Client,
     /// What it is, in words that stay the same from run to run.
     pub label: String,
-    local: Option<Local>,
-}
-
-struct Local {
-    tidegate: Tidegate,
-    stop: oneshot::Sender<()>,
-    serving: JoinHandle<Result>,
+    local: Option<LocalServer>,
 }
 
 impl SourceArgs {
@@ -72,32 +59,14 @@ async fn open_ledger(url: &str, create: bool) -> Result<Source> {
             config.ledger.display()
         )));
     }
-    let parts = Embedded::at(&config.ledger)
-        .settings(config.settings)
-        .stored_clock()
-        .full_sync(config.synchronous_full)
-        .open()
-        .await?;
+    let ledger =
+        Embedded::at(&config.ledger).settings(config.settings).stored_clock().full_sync(config.synchronous_full);
     let options = Options { queue_commands: config.queue_size, workers: false, ..Options::default() };
-    let tidegate = Tidegate::start(parts, options).await?;
     let secret = super::token::random()?;
-    let server = ServerConfig {
-        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        tokens: vec![Token { name: "tool".to_owned(), sha256: hash_token(&secret), role: Role::Ops }],
-        manual_clock: tidegate.operations().clock().manual,
-        limits: Limits::default(),
-    };
-    let server = Server::bind(server, tidegate.clone()).map_err(|e| Failure::Work(e.to_string()))?;
-    let client = Client::new(Some(&format!("http://{}", server.local_addr())), Some(&secret))?;
-    let (stop, stopped) = oneshot::channel::<()>();
-    let serving = tokio::spawn(async move {
-        let stopped = async {
-            // Dropping the other end stops it too.
-            let _ = stopped.await;
-        };
-        server.serve(stopped).await.map_err(|e| Failure::Work(e.to_string()))
-    });
-    Ok(Source { client, label: config.ledger.display().to_string(), local: Some(Local { tidegate, stop, serving }) })
+    let token = Token { name: "tool".to_owned(), sha256: hash_token(&secret), role: Role::Ops };
+    let local = LocalServer::start(ledger, options, vec![token]).await?;
+    let client = Client::new(Some(&format!("http://{}", local.addr)), Some(&secret))?;
+    Ok(Source { client, label: config.ledger.display().to_string(), local: Some(local) })
 }
 
 /// Why a ledger cannot be opened, as a failure of the command.
@@ -119,12 +88,9 @@ impl Source {
     /// # Errors
     /// [`Failure::Work`] when it could not be closed in order.
     pub async fn close(self) -> Result {
-        let Some(Local { tidegate, stop, serving }) = self.local else { return Ok(()) };
-        // An error means that it has ended already; its result is read below.
-        let _ = stop.send(());
-        let served =
-            serving.await.map_err(|e| Failure::Work(format!("the server over the ledger ended badly: {e}")))?;
-        tidegate.stop(PATIENCE).await?;
-        served
+        match self.local {
+            Some(local) => local.stop().await,
+            None => Ok(()),
+        }
     }
 }

@@ -239,7 +239,11 @@ pub fn sqlite_path(url: &str) -> std::result::Result<PathBuf, String> {
     Ok(PathBuf::from(path))
 }
 
-fn embedded_store(url: &str) -> std::result::Result<(), String> {
+/// Whether a store URL is one this version has.
+///
+/// # Errors
+/// What the URL must be.
+pub fn embedded_store(url: &str) -> std::result::Result<(), String> {
     let shown = value::without_password(url);
     match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
         "embedded" if url == "embedded" => Ok(()),

@@ -1,31 +1,28 @@
 //! A server in this process on embedded back ends: what `demo` sells on and `replay` falls back to.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::time::Duration;
+use std::ops::Deref;
 
 use tempfile::TempDir;
 use tidegate::core::Settings;
-use tidegate::{Embedded, Options, Tidegate};
-use tidegate_server::{Limits, Server, ServerConfig};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tidegate::{Embedded, Options};
 
+use crate::config::{embedded_store, sqlite_path};
 use crate::failure::{Failure, Result};
+use crate::local::LocalServer;
 
-/// How long a stop may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// A running server and the library under it.
+/// A running server, and what its ledger lies in.
 pub struct OwnServer {
-    /// The library, for the auditor.
-    pub tidegate: Tidegate,
-    /// Where it listens.
-    pub addr: SocketAddr,
-    stop: oneshot::Sender<()>,
-    serving: JoinHandle<std::result::Result<(), String>>,
+    local: LocalServer,
     /// Deleted when this is dropped, if the ledger is a temporary one.
     _folder: Option<TempDir>,
+}
+
+impl Deref for OwnServer {
+    type Target = LocalServer;
+    fn deref(&self) -> &LocalServer {
+        &self.local
+    }
 }
 
 /// What to run it on.
@@ -45,21 +42,9 @@ impl OwnServer {
     /// # Errors
     /// [`Failure::Usage`] for stores this build cannot open; [`Failure::Work`].
     pub async fn start(stores: &Stores, settings: Settings) -> Result<Self> {
-        if stores.store != "embedded" {
-            return Err(Failure::Usage(format!(
-                "--store {}: this version has only the embedded store; leave the flag out",
-                stores.store
-            )));
-        }
+        embedded_store(&stores.store).map_err(|why| Failure::Usage(format!("--store {why}")))?;
         let (path, folder) = match &stores.ledger {
-            Some(url) => match url.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
-                Some(path) => (std::path::PathBuf::from(path), None),
-                None => {
-                    return Err(Failure::Usage(format!(
-                        "--ledger {url}: this version has only SQLite ledgers; give it as sqlite:PATH"
-                    )));
-                }
-            },
+            Some(url) => (sqlite_path(url).map_err(|why| Failure::Usage(format!("--ledger {why}")))?, None),
             None => {
                 let folder = tempfile::Builder::new().prefix("tidegate-").tempdir();
                 let folder = folder.map_err(|e| {
@@ -68,25 +53,9 @@ impl OwnServer {
                 (folder.path().join("ledger.db"), Some(folder))
             }
         };
-        let parts = Embedded::at(path).settings(settings).open().await?;
-        let tidegate = Tidegate::start(parts, Options::default()).await?;
-        let config = ServerConfig {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            tokens: Vec::new(),
-            manual_clock: false,
-            limits: Limits::default(),
-        };
-        let server = Server::bind(config, tidegate.clone()).map_err(|e| Failure::Work(e.to_string()))?;
-        let addr = server.local_addr();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let serving = tokio::spawn(async move {
-            let stopped = async {
-                // Dropping the other end stops it too.
-                let _ = stopped.await;
-            };
-            server.serve(stopped).await.map_err(|e| e.to_string())
-        });
-        Ok(Self { tidegate, addr, stop, serving, _folder: folder })
+        let ledger = Embedded::at(path).settings(settings);
+        let local = LocalServer::start(ledger, Options::default(), Vec::new()).await?;
+        Ok(Self { local, _folder: folder })
     }
 
     /// Compares gate and deadlines with the ledger and checks every invariant, from the inside. What it finds goes to
@@ -111,10 +80,6 @@ impl OwnServer {
     /// # Errors
     /// [`Failure::Work`] when that did not go in order.
     pub async fn stop(self) -> Result {
-        // An error means the server has ended already; its result is read below.
-        let _ = self.stop.send(());
-        let served = self.serving.await.map_err(|e| Failure::Work(format!("the server ended badly: {e}")))?;
-        self.tidegate.stop(PATIENCE).await?;
-        served.map_err(Failure::Work)
+        self.local.stop().await
     }
 }

@@ -96,6 +96,5 @@ fn event(r: &Row<'_>) -> Result<EventRecord> {
 
 /// The cursor of the newest event; 0 when there is none.
 pub(super) fn newest_cursor(conn: &Connection) -> Result<i64> {
-    let newest: Option<Option<i64>> = row::one(conn, "SELECT max(cursor) FROM events", [])?;
-    Ok(newest.flatten().unwrap_or(0))
+    Ok(row::one(conn, "SELECT coalesce(max(cursor), 0) FROM events", [])?.unwrap_or(0))
 }

@@ -13,7 +13,7 @@ use super::buyers::{self, Buyers};
 use super::checkpoint::Dirty;
 use super::load::Loaded;
 use super::write::Batch;
-use super::{fault, row};
+use super::{events, fault, row};
 
 /// Most rounds of loading: an order names its SKUs, a SKU its counters, a key its order. More is a fault of the rules.
 const MAX_ROUNDS: usize = 16;
@@ -146,20 +146,8 @@ fn load_all(conn: &Connection, loaded: &mut Loaded, commands: &[Command]) -> Res
 }
 
 fn read_last(conn: &Connection) -> rusqlite::Result<Last> {
-    let order = row::one(conn, "SELECT max(order_no) FROM orders", [])?.flatten_max();
-    let cursor = row::one(conn, "SELECT max(cursor) FROM events", [])?.flatten_max();
-    Ok(Last { order, cursor })
-}
-
-trait FlattenMax {
-    fn flatten_max(self) -> i64;
-}
-
-impl FlattenMax for Option<Option<i64>> {
-    /// `max` of an empty table is NULL.
-    fn flatten_max(self) -> i64 {
-        self.flatten().unwrap_or(0)
-    }
+    let order = row::one(conn, "SELECT coalesce(max(order_no), 0) FROM orders", [])?.unwrap_or(0);
+    Ok(Last { order, cursor: events::newest_cursor(conn)? })
 }
 
 fn new_entries<'a>(loaded: &'a Loaded, changes: &'a Changes) -> impl Iterator<Item = (i64, i64)> + 'a {

@@ -3,7 +3,6 @@
 use http::header::{AUTHORIZATION, IF_MATCH};
 use http::{HeaderMap, HeaderName};
 use tidegate::core::IdempotencyKey;
-use tidegate::core::request::key;
 
 use crate::problem::{self, Problem, catalogue};
 
@@ -22,7 +21,7 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyK
             "Send one Idempotency-Key header, not several.",
         ));
     }
-    let parsed = value.to_str().ok().map(key);
+    let parsed = value.to_str().ok().map(IdempotencyKey::parse);
     match parsed {
         Some(Ok(key)) => Ok(Some(key)),
         _ => Err(Problem::new(

@@ -269,7 +269,7 @@ async fn decide(inner: &Inner, commands: Arc<[Command]>) -> Vec<Answer> {
                     inner.health.wrote(Some(e.to_string()));
                 }
                 let e = Error::from(e);
-                answers.extend((0..part.len()).map(|_| Err(same(&e))));
+                answers.extend((0..part.len()).map(|_| Err(e.clone())));
             }
         }
     }
@@ -301,18 +301,4 @@ async fn apply(inner: &Inner, commit: Commit) -> Vec<Answer> {
         });
     }
     commit.verdicts.into_iter().map(|verdict| verdict.map_err(Error::from)).collect()
-}
-
-/// The same error for another command of the batch.
-pub(crate) fn same(e: &Error) -> Error {
-    match e {
-        Error::Invalid(faults) => Error::Invalid(faults.clone()),
-        Error::Refused(refusal) => Error::Refused(refusal.clone()),
-        Error::Overloaded => Error::Overloaded,
-        Error::LedgerUnavailable(why) => Error::LedgerUnavailable(why.clone()),
-        Error::Stopping => Error::Stopping,
-        Error::BadCursor => Error::BadCursor,
-        Error::Broken(why) => Error::Broken(why.clone()),
-        Error::Configuration(why) => Error::Configuration(why.clone()),
-    }
 }

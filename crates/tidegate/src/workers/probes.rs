@@ -96,7 +96,7 @@ pub(crate) async fn run(inner: Arc<Inner>) {
                 tracing::warn!(error = %e, "a read of the ledger failed");
                 let e = Error::from(e);
                 for reply in replies {
-                    let _ = reply.send(Err(super::group_commit::same(&e)));
+                    let _ = reply.send(Err(e.clone()));
                 }
             }
         }
