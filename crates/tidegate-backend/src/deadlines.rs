@@ -21,10 +21,52 @@ pub struct Claim {
     pub receipt: Receipt,
 }
 
+/// A claimed order that is to be claimable again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// The order.
+    pub order: OrderNo,
+    /// What its claim gave.
+    pub receipt: Receipt,
+    /// Claimable again at this instant.
+    pub at: Millis,
+    /// Whether the claim counts as an attempt.
+    pub charge: bool,
+}
+
+/// What an index knows of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IndexState {
+    /// It has every deadline it was given.
+    Whole,
+    /// It answers, and may lack deadlines: give it all of the ledger's (nearest first), then call
+    /// [`DeadlineQueue::rebuilt`] with this number. Where several nodes share an index, one at a time is told so.
+    Incomplete(u64),
+    /// It does not answer, and why.
+    Unavailable(String),
+}
+
 /// Orders by the instant their deadline falls due. All calls are idempotent and cheap (O(log n) an order).
 #[expect(clippy::len_without_is_empty, reason = "an empty queue is one whose `next_at` is `None`")]
 pub trait DeadlineQueue: Send + Sync {
-    /// Adds deadlines. An order that is there already is claimable at the earliest instant it was given.
+    /// Whether other nodes see the same index.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// What it knows of itself; cheap, asked every few milliseconds.
+    fn state(&self) -> IndexState {
+        IndexState::Whole
+    }
+
+    /// Every deadline of the ledger has been scheduled since `state` gave this number.
+    fn rebuilt(&self, token: u64) -> BoxFuture<'_, Result<()>> {
+        let _ = token;
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Adds deadlines. A shared index may take them up within milliseconds of this call; what it loses meanwhile makes
+    /// it [`IndexState::Incomplete`]. An order that is there already is claimable at the earliest instant it was given.
     fn schedule<'a>(&'a self, deadlines: &'a [(OrderNo, Millis)]) -> BoxFuture<'a, Result<()>>;
 
     /// Removes deadlines (paid or cancelled orders); unknown ones are ignored.
@@ -37,8 +79,8 @@ pub trait DeadlineQueue: Send + Sync {
     /// Done with these; receipts that are no longer current are ignored.
     fn ack<'a>(&'a self, receipts: &'a [(OrderNo, Receipt)]) -> BoxFuture<'a, Result<()>>;
 
-    /// Claimable again at `at`. With `charge` false the claim is not counted as an attempt.
-    fn retry(&self, order: OrderNo, receipt: Receipt, at: Millis, charge: bool) -> BoxFuture<'_, Result<()>>;
+    /// Claimable again; receipts that are no longer current are ignored.
+    fn retry<'a>(&'a self, retries: &'a [Retry]) -> BoxFuture<'a, Result<()>>;
 
     /// The earliest instant at which something is claimable (a lease's end counts), if anything is in the queue.
     fn next_at(&self) -> BoxFuture<'_, Result<Option<Millis>>>;
@@ -50,6 +92,11 @@ pub trait DeadlineQueue: Send + Sync {
     /// Orders in the queue, leased ones included.
     fn len(&self) -> BoxFuture<'_, Result<usize>>;
 
-    /// Whether this deadline is in the queue (scheduled or leased), for reconciliation.
-    fn contains(&self, order: OrderNo, due_at: Millis) -> BoxFuture<'_, Result<bool>>;
+    /// Whether each of these deadlines is in the queue (scheduled or leased), in order.
+    fn contains<'a>(&'a self, deadlines: &'a [(OrderNo, Millis)]) -> BoxFuture<'a, Result<Vec<bool>>>;
+
+    /// Hands back what this node has claimed and ends the tasks of its own. Calls after this may fail.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }

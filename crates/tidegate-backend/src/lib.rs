@@ -4,18 +4,23 @@
 //! - [`gate`]: [`Gate`], copies of what is available; a soft filter, synchronous.
 //! - [`deadlines`]: [`DeadlineQueue`], an index of what is due; losing it loses nothing.
 //! - [`clock`]: [`Clock`], [`SystemClock`], [`ManualClock`]; every instant on an order comes from the ledger's.
+//! - [`bus`]: [`Bus`], what nodes tell each other; every word of it is only an optimisation.
+//! - [`stored`]: what every SQL ledger does alike.
 //! - [`error`]: [`Error`] and its [`ErrorKind`].
 //!
 //! Async methods return boxed futures, since the store is chosen at run time. No driver's type crosses this seam.
 
+pub mod bus;
 pub mod clock;
 pub mod deadlines;
 pub mod error;
 pub mod gate;
 pub mod ledger;
+pub mod stored;
 
+pub use bus::{Bus, Notice};
 pub use clock::{Clock, ClockStatus, ManualClock, SystemClock};
-pub use deadlines::{Claim, DeadlineQueue, Receipt};
+pub use deadlines::{Claim, DeadlineQueue, IndexState, Receipt, Retry};
 pub use error::{Error, ErrorKind, Result};
 pub use futures_util::future::BoxFuture;
 pub use gate::Gate;

@@ -5,9 +5,10 @@
 //! is in the set twice and is handed out at the earlier; the second time the ledger answers that nothing is left to do.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tidegate_backend::{BoxFuture, Claim, DeadlineQueue, Receipt, Result};
+use tidegate_backend::{BoxFuture, Claim, DeadlineQueue, IndexState, Receipt, Result, Retry};
 use tidegate_core::{Map, Millis, OrderNo};
 use tokio::sync::watch;
 
@@ -20,6 +21,8 @@ pub struct EmbeddedDeadlines {
     inner: Mutex<Inner>,
     /// Counts the schedules that moved the head forward.
     moved: watch::Sender<u64>,
+    /// Whether it was given the ledger's deadlines since it was made.
+    rebuilt: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -149,6 +152,12 @@ impl Inner {
         claims
     }
 
+    fn contains(&self, order: OrderNo, due_at: Millis) -> bool {
+        let tried = self.tried.get(&order).is_some_and(|t| t.due_at == due_at);
+        let leased = self.leased.get(&order).is_some_and(|l| l.due_at == due_at || l.again == Some(due_at));
+        tried || leased || self.waiting.contains(&(due_at, order))
+    }
+
     fn retry(&mut self, order: OrderNo, receipt: Receipt, at: Millis, charge: bool) {
         if !self.is_current(order, receipt) {
             return;
@@ -170,7 +179,7 @@ impl EmbeddedDeadlines {
     /// An empty queue.
     #[must_use]
     pub fn new() -> Self {
-        Self { inner: Mutex::default(), moved: watch::Sender::new(0) }
+        Self { inner: Mutex::default(), moved: watch::Sender::new(0), rebuilt: AtomicBool::new(false) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -201,6 +210,15 @@ fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, Result<T>> {
 }
 
 impl DeadlineQueue for EmbeddedDeadlines {
+    fn state(&self) -> IndexState {
+        if self.rebuilt.load(Ordering::Acquire) { IndexState::Whole } else { IndexState::Incomplete(0) }
+    }
+
+    fn rebuilt(&self, _token: u64) -> BoxFuture<'_, Result<()>> {
+        self.rebuilt.store(true, Ordering::Release);
+        ready(())
+    }
+
     fn schedule<'a>(&'a self, deadlines: &'a [(OrderNo, Millis)]) -> BoxFuture<'a, Result<()>> {
         self.change(|inner| deadlines.iter().for_each(|(order, at)| inner.schedule(*order, *at)));
         ready(())
@@ -226,8 +244,8 @@ impl DeadlineQueue for EmbeddedDeadlines {
         ready(())
     }
 
-    fn retry(&self, order: OrderNo, receipt: Receipt, at: Millis, charge: bool) -> BoxFuture<'_, Result<()>> {
-        self.change(|inner| inner.retry(order, receipt, at, charge));
+    fn retry<'a>(&'a self, retries: &'a [Retry]) -> BoxFuture<'a, Result<()>> {
+        self.change(|inner| retries.iter().for_each(|r| inner.retry(r.order, r.receipt, r.at, r.charge)));
         ready(())
     }
 
@@ -251,12 +269,9 @@ impl DeadlineQueue for EmbeddedDeadlines {
         ready(inner.waiting.len() + inner.leased.len())
     }
 
-    fn contains(&self, order: OrderNo, due_at: Millis) -> BoxFuture<'_, Result<bool>> {
+    fn contains<'a>(&'a self, deadlines: &'a [(OrderNo, Millis)]) -> BoxFuture<'a, Result<Vec<bool>>> {
         let inner = self.lock();
-        let waiting = inner.waiting.contains(&(due_at, order));
-        let tried = inner.tried.get(&order).is_some_and(|t| t.due_at == due_at);
-        let leased = inner.leased.get(&order).is_some_and(|l| l.due_at == due_at || l.again == Some(due_at));
-        ready(waiting || tried || leased)
+        ready(deadlines.iter().map(|(order, at)| inner.contains(*order, *at)).collect())
     }
 }
 

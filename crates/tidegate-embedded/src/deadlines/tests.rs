@@ -22,7 +22,7 @@ async fn earliest_first_with_a_share_of_the_newest() {
     assert_eq!(orders(&q.claim(m(89), 16, 100).await.unwrap()), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 89, 88]);
     assert_eq!(orders(&q.claim(m(89), 1, 100).await.unwrap()), [14]);
     assert_eq!(q.len().await.unwrap(), 100);
-    assert!(q.contains(no(0), m(0)).await.unwrap() && q.contains(no(99), m(99)).await.unwrap());
+    assert_eq!(q.contains(&[(no(0), m(0)), (no(99), m(99)), (no(0), m(1))]).await.unwrap(), [true, true, false]);
 }
 
 #[tokio::test]
@@ -49,10 +49,10 @@ async fn retry_counts_only_charged_tries_and_the_sweep_does_not_shorten_it() {
         let claim = q.claim(m(at), 1, 1_000).await.unwrap().remove(0);
         assert_eq!((claim.attempt, claim.due_at), (attempt, m(10)));
         at += 100;
-        q.retry(no(1), claim.receipt, m(at), charge).await.unwrap();
+        q.retry(&[Retry { order: no(1), receipt: claim.receipt, at: m(at), charge }]).await.unwrap();
         q.schedule(&[(no(1), m(10))]).await.unwrap();
         assert!(q.claim(m(at - 1), 1, 1_000).await.unwrap().is_empty());
-        assert!(q.contains(no(1), m(10)).await.unwrap());
+        assert_eq!(q.contains(&[(no(1), m(10))]).await.unwrap(), [true]);
     }
     q.cancel(&[(no(1), m(10))]).await.unwrap();
     assert_eq!(q.len().await.unwrap(), 0);
@@ -163,7 +163,9 @@ async fn it_agrees_with_the_naive_queue() {
                     let at = naive.rows.iter().position(|r| r.order == claim.order.0);
                     if dice.roll(3) == 0 {
                         let (again, charge) = (now + dice.roll(30), dice.roll(2) == 0);
-                        q.retry(claim.order, claim.receipt, m(again), charge).await.unwrap();
+                        q.retry(&[Retry { order: claim.order, receipt: claim.receipt, at: m(again), charge }])
+                            .await
+                            .unwrap();
                         if let Some(at) = at {
                             let row = &mut naive.rows[at];
                             row.visible = again;

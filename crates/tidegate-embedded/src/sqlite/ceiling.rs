@@ -15,7 +15,8 @@ use super::insert::{
     INSERT_EVENT, INSERT_ID, INSERT_LINE, INSERT_ORDER, INSERT_STOCK, UPDATE_COUNTS, insert_event, insert_order,
 };
 use super::open::{Options, connect_writer};
-use super::{checkpoint, codec, fault, lock, migrate};
+use super::{checkpoint, fault, lock, migrate};
+use tidegate_backend::stored::codec;
 
 /// Batches between two checkpoints of the loop, which has no thread beside it.
 const CHECKPOINT_EVERY: usize = 32;

@@ -4,10 +4,10 @@ use rusqlite::{Connection, Result, Row};
 use tidegate_backend::{EventRecord, Page};
 use tidegate_core::{Event, EventKind, OrderId};
 
-use super::codec::Extra;
-use super::cursor::{List, encode};
 use super::fault::bad_value;
 use super::{orders, row};
+use tidegate_backend::stored::codec::Extra;
+use tidegate_backend::stored::cursor::{List, encode};
 
 const EVENT_COLUMNS: &str = "e.cursor, e.seq, e.kind, e.at, e.status, e.pay_by, e.release_at, e.paid_at, e.cancelled_at, \
     e.cancel_reason, e.fulfilled_at, e.version, e.extra, e.order_no";

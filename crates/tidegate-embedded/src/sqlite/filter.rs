@@ -5,10 +5,10 @@ use tidegate_backend::{OrderFilter, Page};
 use tidegate_core::{BuyerId, Order, SkuId, Status};
 
 use super::buyers::{self, Buyers};
-use super::codec::Numbered;
-use super::cursor::{List, encode};
 use super::fault::bad_value;
 use super::row;
+use tidegate_backend::stored::codec::Numbered;
+use tidegate_backend::stored::cursor::{List, encode};
 
 /// Rows one page of a combined filter looks at before it is given as it is, with a cursor to go on from.
 const MAX_SCAN: usize = 20_000;

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Error as Sql, Result};
 use tidegate_core::{Event, Order};
 
-use super::codec::{Extra, Numbered, PaymentDoc, RefundDoc};
+use tidegate_backend::stored::codec::{Extra, Numbered, PaymentDoc, RefundDoc};
 
 pub(super) const INSERT_ORDER: &str = "INSERT INTO orders (order_no, id, buyer_id, status, placed_at, pay_by, release_at, paid_at, \
     cancelled_at, cancel_reason, fulfilled_at, version, closed, last_seq, payment_count, first_cursor, requested_hold, supersedes, \

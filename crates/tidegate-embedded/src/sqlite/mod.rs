@@ -4,16 +4,14 @@
 //! - `writer.rs`, `load.rs`, `write.rs`, `insert.rs`: a batch. `buyers.rs`: an index that is written late.
 //!   `checkpoint.rs`: the write-ahead log. `upkeep.rs`: small writes.
 //! - `orders.rs`, `filter.rs`, `events.rs`, `money.rs`, `stock.rs`, `probe.rs`, `audit.rs`: reads, each on a connection that never
-//!   waits for a write. `cursor.rs`: page cursors.
-//! - `row.rs`, `codec.rs`, `fault.rs`: rows, columns and errors in the rules' words.
+//!   waits for a write.
+//! - `row.rs`, `fault.rs`: rows and errors in the rules' words; how values lie in columns is `tidegate_backend::stored`.
 
 mod audit;
 mod buyers;
 #[cfg(feature = "ceiling")]
 mod ceiling;
 mod checkpoint;
-mod codec;
-mod cursor;
 mod events;
 mod fault;
 mod filter;
@@ -51,9 +49,9 @@ pub use ceiling::{Ceiling, ceiling};
 pub use open::{Options, Synchronous};
 
 use buyers::Buyers;
-use cursor::{List, decode};
 use lane::Lane;
 use open::Parts;
+use tidegate_backend::stored::cursor::{List, decode};
 use writer::Writer;
 
 /// Most deadlines or copies one call gives; callers page.

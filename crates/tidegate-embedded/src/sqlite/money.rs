@@ -4,10 +4,10 @@ use rusqlite::{Connection, Result, params_from_iter, types::Value};
 use tidegate_backend::{Page, PaymentFilter, RefundFilter};
 use tidegate_core::{Millis, Payment, PaymentId, PaymentOutcome, Refund};
 
-use super::codec::Numbered;
-use super::cursor::List;
 use super::orders::page;
 use super::row;
+use tidegate_backend::stored::codec::Numbered;
+use tidegate_backend::stored::cursor::List;
 
 /// A `WHERE` that grows term by term, with its values.
 struct Terms {

@@ -5,8 +5,8 @@ use tidegate_backend::Page;
 use tidegate_core::command::Parked;
 use tidegate_core::{Millis, Order, OrderId, OrderNo};
 
-use super::cursor::{List, encode};
 use super::{load, row};
+use tidegate_backend::stored::cursor::{List, encode};
 
 /// The number of the order with this id.
 pub(super) fn number(conn: &Connection, id: &OrderId) -> Result<Option<i64>> {

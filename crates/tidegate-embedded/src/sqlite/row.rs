@@ -7,8 +7,8 @@ use tidegate_core::{
     RefundId, Sku, SkuId, order::OrderState,
 };
 
-use super::codec::{Numbered, decode_lines};
 use super::fault::bad_value;
+use tidegate_backend::stored::codec::{Numbered, decode_lines};
 
 /// Columns that [`order`] reads, of `orders o`.
 pub(super) const ORDER_COLUMNS: &str = "o.order_no, o.id, o.buyer_id, o.status, o.placed_at, o.pay_by, o.release_at, \

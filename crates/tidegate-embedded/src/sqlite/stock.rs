@@ -4,9 +4,9 @@ use rusqlite::{Connection, OptionalExtension, Result, Row};
 use tidegate_backend::Page;
 use tidegate_core::{Counts, OrderNo, Sku, SkuId, StockChange};
 
-use super::cursor::List;
 use super::orders::page;
 use super::row;
+use tidegate_backend::stored::cursor::List;
 
 fn select(rest: &str) -> String {
     format!("SELECT {} FROM skus s LEFT JOIN sku_attributes a ON a.sku_no = s.sku_no {rest}", row::SKU_COLUMNS)

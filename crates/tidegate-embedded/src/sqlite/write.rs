@@ -4,13 +4,13 @@ use rusqlite::{Connection, Error as Sql, Result};
 use tidegate_core::engine::Changes;
 use tidegate_core::{Map, Millis, Order, OrderId, OrderNo, Payment, SkuId};
 
-use super::codec::{Numbered, encode_lines};
 use super::fault::bad_value;
 use super::insert::{
     INSERT_EVENT, INSERT_ID, INSERT_LINE, INSERT_ORDER, INSERT_STOCK, UPDATE_COUNTS, insert_event, insert_order,
     write_card,
 };
 use super::load::{Loaded, SkuRow};
+use tidegate_backend::stored::codec::{Numbered, encode_lines};
 
 /// A batch being written at `now`; `cursor` is its first event's.
 pub(super) struct Batch<'a> {

@@ -3,20 +3,16 @@
 use std::sync::Arc;
 
 use rusqlite::{Connection, TransactionBehavior};
-use tidegate_backend::ledger::{MAX_BATCH_COMMANDS, MAX_BATCH_LINES};
-use tidegate_backend::{Clock, Commit, Deadline, Error, ErrorKind, Result};
-use tidegate_core::engine::{self, Changes, Source};
-use tidegate_core::gate::Copy;
-use tidegate_core::{Command, Millis, OrderNo, RefundId, Settings, Status};
+use tidegate_backend::stored::batch::{self, MAX_ROUNDS, Numbers, check_bounds, check_lines};
+use tidegate_backend::{Clock, Commit, Error, ErrorKind, Result};
+use tidegate_core::engine::{self, Changes};
+use tidegate_core::{Command, Settings};
 
 use super::buyers::{self, Buyers};
 use super::checkpoint::Dirty;
 use super::load::Loaded;
 use super::write::Batch;
 use super::{events, fault, row};
-
-/// Most rounds of loading: an order names its SKUs, a SKU its counters, a key its order. More is a fault of the rules.
-const MAX_ROUNDS: usize = 16;
 
 /// The writer's connection and what it knows by heart.
 pub(super) struct Writer {
@@ -36,21 +32,6 @@ pub(super) struct Last {
     cursor: i64,
 }
 
-struct Numbers(i64);
-
-impl Source for Numbers {
-    fn order_no(&mut self) -> OrderNo {
-        self.0 += 1;
-        OrderNo(self.0)
-    }
-
-    fn refund_id(&mut self) -> RefundId {
-        let mut text = uuid::Uuid::encode_buffer();
-        let text = uuid::Uuid::now_v7().hyphenated().encode_lower(&mut text);
-        RefundId::parse(text).expect("a UUID is of the alphabet of order ids")
-    }
-}
-
 impl Writer {
     /// Decides and writes one batch; durable when this returns.
     pub(super) fn commit(&mut self, commands: &[Command]) -> Result<Commit> {
@@ -64,9 +45,9 @@ impl Writer {
         };
         let mut loaded = Loaded::default();
         load_all(&tx, &mut loaded, commands)?;
-        check_lines(&loaded, commands)?;
+        check_lines(&loaded.rows, commands)?;
         let now = self.clock.now();
-        let mut numbers = Numbers(last.order);
+        let mut numbers = Numbers { last: last.order };
         let decided = engine::decide(&mut loaded.rows, commands, now, &self.settings, &mut numbers);
         let changes = &decided.changes;
         if changes.is_empty() {
@@ -88,11 +69,11 @@ impl Writer {
         self.buyers.committed(merged, new_entries(&loaded, changes));
         self.dirty.mark();
         let cursor = last.cursor + changes.events.len() as i64;
-        self.last = Some(Last { order: numbers.0, cursor });
+        self.last = Some(Last { order: numbers.last, cursor });
         Ok(Commit {
             now,
-            copies: copies(&loaded, changes),
-            deadlines: deadlines(&loaded, changes),
+            copies: batch::copies(&loaded.rows, changes),
+            deadlines: batch::deadlines(&loaded.rows, changes, &loaded.pending),
             last_cursor: (!changes.events.is_empty()).then_some(cursor),
             verdicts: decided.verdicts,
         })
@@ -110,28 +91,6 @@ impl Writer {
         self.dirty.mark();
         Ok(value)
     }
-}
-
-fn check_bounds(commands: &[Command]) -> Result<()> {
-    let lines = |c: &Command| if let Command::Place(p) = c { p.lines.len() } else { 0 };
-    let lines: usize = commands.iter().map(lines).sum();
-    if commands.len() > MAX_BATCH_COMMANDS || lines > MAX_BATCH_LINES {
-        let context =
-            format!("a batch has at most {MAX_BATCH_COMMANDS} commands and {MAX_BATCH_LINES} lines; split it");
-        return Err(Error::new(ErrorKind::Command, context));
-    }
-    Ok(())
-}
-
-/// The lines of the orders a batch has loaded count as well as those it places: all of them may have to be written.
-fn check_lines(loaded: &Loaded, commands: &[Command]) -> Result<()> {
-    let orders = loaded.rows.ids.values().filter_map(|slot| slot.order.as_ref());
-    let lines: usize = orders.map(|order| order.lines.len()).sum();
-    if commands.len() > 1 && lines > MAX_BATCH_LINES {
-        let context = format!("the orders of a batch have at most {MAX_BATCH_LINES} lines; split it");
-        return Err(Error::new(ErrorKind::Command, context));
-    }
-    Ok(())
 }
 
 fn load_all(conn: &Connection, loaded: &mut Loaded, commands: &[Command]) -> Result<()> {
@@ -153,37 +112,4 @@ fn read_last(conn: &Connection) -> rusqlite::Result<Last> {
 fn new_entries<'a>(loaded: &'a Loaded, changes: &'a Changes) -> impl Iterator<Item = (i64, i64)> + 'a {
     let order = |id| loaded.rows.ids.get(id).and_then(|slot| slot.order.as_ref());
     changes.new_orders.iter().filter_map(order).map(|order| (buyers::hash(&order.buyer_id), order.no.0))
-}
-
-fn copies(loaded: &Loaded, changes: &Changes) -> Vec<(tidegate_core::SkuId, Copy)> {
-    let row = |id| loaded.rows.skus.get(id).and_then(Option::as_ref);
-    changes.skus.iter().filter_map(|id| row(id).map(|sku| (id.clone(), Copy::from(sku)))).collect()
-}
-
-/// The deadlines that changed. One that moved is gone from its old instant before it is at the new one.
-fn deadlines(loaded: &Loaded, changes: &Changes) -> Vec<Deadline> {
-    let mut deadlines = Vec::with_capacity(changes.new_orders.len() + changes.updated_orders.len());
-    for id in changes.new_orders.iter().chain(&changes.updated_orders) {
-        let Some(order) = loaded.rows.ids.get(id).and_then(|slot| slot.order.as_ref()) else { continue };
-        let before: Option<Millis> = loaded.pending.get(&order.no).copied();
-        let after = (order.state.status == Status::Pending).then_some(order.state.release_at);
-        if before != after {
-            deadlines.extend(before.map(|at| Deadline::Gone(order.no, at)));
-            deadlines.extend(after.map(|at| Deadline::At(order.no, at)));
-        }
-    }
-    // Off the parked list: to be acted on again. On it: no longer.
-    for no in &changes.parked {
-        let id = loaded.rows.numbers.get(no).and_then(Option::as_ref);
-        let Some(order) = id.and_then(|id| loaded.rows.ids.get(id)).and_then(|slot| slot.order.as_ref()) else {
-            continue;
-        };
-        let listed = loaded.rows.parked.get(no).is_some_and(Option::is_some);
-        match (order.state.status, listed) {
-            (Status::Pending, false) => deadlines.push(Deadline::At(*no, order.state.release_at)),
-            (Status::Pending, true) => deadlines.push(Deadline::Gone(*no, order.state.release_at)),
-            _ => {}
-        }
-    }
-    deadlines
 }

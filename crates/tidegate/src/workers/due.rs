@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_backend::Claim;
 use tidegate_backend::ledger::MAX_BATCH_COMMANDS;
+use tidegate_backend::{Claim, Retry};
 use tidegate_core::command::Park;
 use tidegate_core::{Command, Millis, Outcome};
 use tokio::task::JoinSet;
@@ -79,14 +79,14 @@ async fn act(inner: &Inner, claims: Vec<Claim>) -> Result<()> {
         Err(e) => {
             // Not the orders' fault: handed back, no try charged.
             let soon = inner.ledger.clock().now().plus(100);
-            for claim in &claims {
-                inner.deadlines.retry(claim.order, claim.receipt, soon, false).await?;
-            }
+            let retries: Vec<Retry> = claims.iter().map(|claim| again(claim, soon, false)).collect();
+            inner.deadlines.retry(&retries).await?;
             return Err(e);
         }
     };
     let now = inner.ledger.clock().now();
     let mut done = Vec::with_capacity(claims.len());
+    let mut retries = Vec::new();
     for (claim, answer) in claims.iter().zip(answers) {
         match answer {
             Ok(Outcome::Expired(order)) => {
@@ -95,13 +95,21 @@ async fn act(inner: &Inner, claims: Vec<Claim>) -> Result<()> {
                 metrics::histogram!("tidegate_deadline_lateness_seconds").record(late as f64 / 1_000.0);
                 done.push((claim.order, claim.receipt));
             }
-            Ok(Outcome::NotDue(at)) => inner.deadlines.retry(claim.order, claim.receipt, at, false).await?,
+            Ok(Outcome::NotDue(at)) => retries.push(again(claim, at, false)),
             Ok(_) => done.push((claim.order, claim.receipt)),
             Err(Error::Broken(why)) => failed(inner, claim, now, why).await?,
-            Err(_) => inner.deadlines.retry(claim.order, claim.receipt, now.plus(100), false).await?,
+            Err(_) => retries.push(again(claim, now.plus(100), false)),
         }
     }
+    if !retries.is_empty() {
+        inner.deadlines.retry(&retries).await?;
+    }
     Ok(inner.deadlines.ack(&done).await?)
+}
+
+/// `claim`, claimable again at `at`.
+fn again(claim: &Claim, at: Millis, charge: bool) -> Retry {
+    Retry { order: claim.order, receipt: claim.receipt, at, charge }
 }
 
 /// An order's own failure: tried again with growing delay, parked after [`MAX_TRIES`]. It never holds up the others.
@@ -114,7 +122,7 @@ async fn failed(inner: &Inner, claim: &Claim, now: Millis, why: String) -> Resul
         "an order's deadline could not be acted on"
     );
     if claim.attempt < MAX_TRIES {
-        return Ok(inner.deadlines.retry(claim.order, claim.receipt, now.plus(delay_ms(claim.attempt)), true).await?);
+        return Ok(inner.deadlines.retry(&[again(claim, now.plus(delay_ms(claim.attempt)), true)]).await?);
     }
     let park = Park { order: claim.order, tries: i64::from(claim.attempt), reason: why };
     match inner.submit_one(Command::Park(park)).await {
@@ -123,7 +131,7 @@ async fn failed(inner: &Inner, claim: &Claim, now: Millis, why: String) -> Resul
             Ok(inner.deadlines.ack(&[(claim.order, claim.receipt)]).await?)
         }
         Err(e) => {
-            inner.deadlines.retry(claim.order, claim.receipt, now.plus(delay_ms(MAX_TRIES)), true).await?;
+            inner.deadlines.retry(&[again(claim, now.plus(delay_ms(MAX_TRIES)), true)]).await?;
             Err(e)
         }
     }

@@ -1,5 +1,6 @@
 //! At start: the gate and the deadline index are made again from the ledger, page by page.
 
+use tidegate_backend::IndexState;
 use tidegate_core::{Millis, OrderNo};
 
 use crate::Result;
@@ -19,8 +20,11 @@ pub(crate) async fn run(inner: &Inner) -> Result<()> {
         }
         after = copies.last().map(|(sku, _)| sku.clone());
     }
-    if inner.options.workers {
+    if inner.options.workers
+        && let IndexState::Incomplete(token) = inner.deadlines.state()
+    {
         index(inner).await?;
+        inner.deadlines.rebuilt(token).await?;
     }
     inner.newest_event.send_replace(inner.ledger.newest_cursor().await?);
     Ok(())

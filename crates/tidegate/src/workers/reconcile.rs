@@ -72,12 +72,13 @@ async fn deadlines(inner: &Inner, report: &mut ReconcileReport) -> Result<()> {
     loop {
         let page = inner.ledger.deadlines(None, after, PAGE).await?;
         report.checked += page.len() as u64;
-        for (order, at) in &page {
-            if !inner.deadlines.contains(*order, *at).await? {
-                found(report, "I9", format!("the deadline of order number {} was not indexed and is now", order.0));
-                inner.deadlines.schedule(&[(*order, *at)]).await?;
-            }
+        let there = inner.deadlines.contains(&page).await?;
+        let missing: Vec<_> =
+            page.iter().zip(there).filter(|(_, there)| !there).map(|(deadline, _)| *deadline).collect();
+        for (order, _) in &missing {
+            found(report, "I9", format!("the deadline of order number {} was not indexed and is now", order.0));
         }
+        inner.deadlines.schedule(&missing).await?;
         if page.len() < PAGE {
             return Ok(());
         }

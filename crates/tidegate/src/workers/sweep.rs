@@ -33,12 +33,9 @@ pub(crate) async fn once(inner: &Inner) -> crate::Result<()> {
     loop {
         let page = inner.ledger.deadlines(Some(before), after, PAGE).await?;
         oldest = oldest.or(page.first().map(|(_, at)| *at));
-        let mut missed = Vec::new();
-        for (order, at) in &page {
-            if !inner.deadlines.contains(*order, *at).await? {
-                missed.push((*order, *at));
-            }
-        }
+        let there = inner.deadlines.contains(&page).await?;
+        let missed: Vec<_> =
+            page.iter().zip(there).filter(|(_, there)| !there).map(|(deadline, _)| *deadline).collect();
         if !missed.is_empty() {
             metrics::counter!("tidegate_sweep_found_total").increment(missed.len() as u64);
             inner.deadlines.schedule(&missed).await?;

@@ -7,14 +7,17 @@ use tidegate_core::{
 };
 
 /// A name and its stored number; numbers are never given to another name.
-pub(super) trait Numbered: Copy + PartialEq + Sized + 'static {
+pub trait Numbered: Copy + PartialEq + Sized + 'static {
+    /// Every name; its place is its number.
     const ALL: &'static [Self];
 
+    /// The stored number.
     fn number(self) -> i64 {
         let at = Self::ALL.iter().position(|v| *v == self);
         at.expect("every value is listed") as i64
     }
 
+    /// The name with this number.
     fn from_number(n: i64) -> Option<Self> {
         usize::try_from(n).ok().and_then(|i| Self::ALL.get(i)).copied()
     }
@@ -87,7 +90,7 @@ fn take_number(bytes: &mut &[u8]) -> Option<u64> {
 
 /// Writes `lines` to `out` (cleared first): the form, then for each the SKU's length and bytes, the quantity, and the
 /// unit price plus one (0: none), numbers in 7-bit groups, low first.
-pub(super) fn encode_lines(lines: &[Line], out: &mut Vec<u8>) {
+pub fn encode_lines(lines: &[Line], out: &mut Vec<u8>) {
     out.clear();
     out.push(LINES_FORM);
     for line in lines {
@@ -99,7 +102,7 @@ pub(super) fn encode_lines(lines: &[Line], out: &mut Vec<u8>) {
 }
 
 /// What [`encode_lines`] wrote; unit prices are in the order's `currency`.
-pub(super) fn decode_lines(bytes: &[u8], currency: Option<Currency>) -> Option<Vec<Line>> {
+pub fn decode_lines(bytes: &[u8], currency: Option<Currency>) -> Option<Vec<Line>> {
     let (form, mut rest) = bytes.split_first()?;
     if *form != LINES_FORM {
         return None;
@@ -122,20 +125,24 @@ pub(super) fn decode_lines(bytes: &[u8], currency: Option<Currency>) -> Option<V
 
 /// What few events have. Short keys: an event is written once and kept for ever.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Extra {
+pub struct Extra {
     #[serde(rename = "ps", default, skip_serializing_if = "Vec::is_empty")]
+    /// The order's payments.
     pub payments: Vec<PaymentDoc>,
     #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
+    /// The payment the event is about.
     pub payment: Option<PaymentDoc>,
     #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
+    /// The refund the event is about.
     pub refund: Option<RefundDoc>,
     #[serde(rename = "w", default, skip_serializing_if = "Option::is_none")]
+    /// Why, in words.
     pub reason: Option<String>,
 }
 
 /// A payment inside an event.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct PaymentDoc {
+pub struct PaymentDoc {
     i: tidegate_core::PaymentId,
     o: tidegate_core::OrderId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -154,7 +161,7 @@ pub(super) struct PaymentDoc {
 
 /// A refund inside an event.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct RefundDoc {
+pub struct RefundDoc {
     i: tidegate_core::RefundId,
     p: tidegate_core::PaymentId,
     o: tidegate_core::OrderId,

@@ -1,16 +1,23 @@
 //! Page cursors: which list they belong to, a number, and two check digits. Opaque to callers.
 
-use tidegate_backend::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// The list a cursor belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum List {
+pub enum List {
+    /// Orders by number.
     Orders = b'o' as isize,
+    /// Events of one order by `seq`.
     OrderEvents = b'e' as isize,
+    /// Payments by number.
     Payments = b'p' as isize,
+    /// Refunds by number.
     Refunds = b'r' as isize,
+    /// The parked list by number.
     Parked = b'k' as isize,
+    /// SKUs by number.
     Skus = b's' as isize,
+    /// A stock ledger by version.
     StockChanges = b't' as isize,
 }
 
@@ -20,7 +27,7 @@ fn check_digits(list: List, number: i64) -> u8 {
 }
 
 /// The cursor after the item with `number`.
-pub(super) fn encode(list: List, number: i64) -> String {
+pub fn encode(list: List, number: i64) -> String {
     format!("{}{number:x}{:02x}", list as u8 as char, check_digits(list, number))
 }
 
@@ -28,7 +35,7 @@ pub(super) fn encode(list: List, number: i64) -> String {
 ///
 /// # Errors
 /// [`ErrorKind::BadCursor`] for every text that [`encode`] does not give.
-pub(super) fn decode(list: List, cursor: Option<&str>) -> Result<Option<i64>> {
+pub fn decode(list: List, cursor: Option<&str>) -> Result<Option<i64>> {
     let Some(text) = cursor else { return Ok(None) };
     let number = text
         .strip_prefix(list as u8 as char)
