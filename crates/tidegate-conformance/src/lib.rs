@@ -3,11 +3,14 @@
 //! - [`oracle`]: the engine over plain maps; what a ledger must agree with.
 //! - [`workload`]: random commands from seeded (or shrinkable) entropy.
 //! - [`faulty`]: a ledger that fails on demand.
+//! - [`servers`] (feature `servers`): private database servers for tests.
 //! - [`ledger`]: the cases a [`tidegate_backend::Ledger`] passes; [`ledger_conformance!`] makes a test of each.
 
 pub mod faulty;
 pub mod ledger;
 pub mod oracle;
+#[cfg(feature = "servers")]
+pub mod servers;
 pub mod twin;
 pub mod workload;
 

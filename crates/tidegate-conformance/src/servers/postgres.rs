@@ -1,0 +1,217 @@
+//! A PostgreSQL server.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rustix::process::Signal;
+
+use super::folder::copy_of_template;
+use super::process::{Process, command, find, free_port, run, wait_until};
+use super::{Folder, folder};
+
+const PACKAGE: &str = "postgresql";
+/// Starts on ports that another program took in between.
+const MAX_STARTS: usize = 5;
+
+/// A private server; its user `tidegate` may do all. Dropped, it ends.
+#[derive(Debug)]
+pub struct Postgres {
+    // Ends before its folder is deleted.
+    process: Mutex<Option<Process>>,
+    folder: Folder,
+    port: u16,
+    settings: Vec<String>,
+    databases: AtomicU32,
+}
+
+static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
+
+impl Postgres {
+    /// A fresh server with `fsync` on.
+    ///
+    /// # Panics
+    /// When it cannot be started; the message names the package that is missing or has the server's words.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same with settings of `postgresql.conf`, such as `("fsync", "off")` or `("timezone", "Asia/Kathmandu")`.
+    ///
+    /// # Panics
+    /// As [`Postgres::start`].
+    #[must_use]
+    pub fn start_with(settings: &[(&str, &str)]) -> Self {
+        let folder = Folder::new();
+        copy_of_template(&format!("postgres-{}", version()), &folder.path().join("data"), initdb);
+        let settings = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut server = Self { process: Mutex::new(None), folder, port: 0, settings, databases: AtomicU32::new(0) };
+        for _ in 0..MAX_STARTS {
+            server.port = free_port();
+            if server.run() {
+                return server;
+            }
+        }
+        panic!("no port was free in {MAX_STARTS} starts of PostgreSQL");
+    }
+
+    /// A server that all who hold it at once in this process share; for tests that leave it as it is.
+    ///
+    /// # Panics
+    /// As [`Postgres::start`].
+    #[must_use]
+    pub fn shared() -> Arc<Self> {
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let server = Arc::new(Self::start());
+            *shared = Arc::downgrade(&server);
+            server
+        })
+    }
+
+    /// Makes an empty database; returns its URL.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    pub fn database(&self) -> String {
+        let name = format!("t{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.sql("postgres", &format!("CREATE DATABASE {name}"));
+        self.url(&name)
+    }
+
+    /// The URL of a database.
+    #[must_use]
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://tidegate:tidegate@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Its port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Runs `sql` in `database` beside whatever else is connected; returns the rows, fields with a tab between them.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn sql(&self, database: &str, sql: &str) -> String {
+        let mut psql = Command::new(find("psql", PACKAGE));
+        psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--field-separator=\t"]);
+        psql.args(["--set=ON_ERROR_STOP=1", "--dbname", &self.url(database), "--command", sql]);
+        // A server that is read-only for others must still be told to be so no longer.
+        run(psql.env("PGOPTIONS", "-c default_transaction_read_only=off"))
+    }
+
+    /// SIGKILL, as a machine that loses its power.
+    pub fn kill(&self) {
+        if let Some(mut process) = self.process().take() {
+            process.kill();
+        }
+    }
+
+    /// Starts it again on its port, after a fast stop when it runs.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub fn restart(&self) {
+        if let Some(mut process) = self.process().take() {
+            process.end(Signal::INT);
+        }
+        wait_until("the port of a server that is started again", || self.run());
+    }
+
+    /// SIGSTOP to all of it: connections stay open and nothing answers.
+    pub fn stop_signal(&self) {
+        self.process().iter_mut().for_each(Process::freeze);
+    }
+
+    /// SIGCONT to all of it.
+    pub fn continue_signal(&self) {
+        self.process().iter_mut().for_each(Process::thaw);
+    }
+
+    /// Whether transactions that begin from now on can write nothing, as on a server that became a replica.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.sql("postgres", &format!("ALTER SYSTEM SET default_transaction_read_only = {read_only}"));
+        self.sql("postgres", "SELECT pg_reload_conf()");
+        let want = if read_only { "on" } else { "off" };
+        // Read from the server's file, since this session's own value is set by its options.
+        let now = "SELECT reset_val FROM pg_settings WHERE name = 'default_transaction_read_only'";
+        let mut psql = Command::new(find("psql", PACKAGE));
+        psql.args(["--no-psqlrc", "--tuples-only", "--no-align", "--dbname", &self.url("postgres"), "--command", now]);
+        wait_until("the server to take its new settings", || run(&mut psql).trim() == want);
+    }
+
+    /// Ends every client's connection from the server's side.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    pub fn kill_connections(&self) {
+        let all = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+            WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+        self.sql("postgres", all);
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Process>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts it and waits until it serves; false when its port is taken.
+    fn run(&self) -> bool {
+        let (data, log) = (self.folder.path().join("data"), self.folder.path().join("log"));
+        let mut command = command(&find("postgres", PACKAGE));
+        command.arg("-D").arg(&data).args(["-p", &self.port.to_string(), "-k"]).arg(self.folder.path());
+        command.args(["-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200", "-c", "shared_buffers=64MB"]);
+        command.args(self.settings.iter().flat_map(|setting| ["-c", setting]));
+        let output = fs::File::create(&log).expect("the server's folder can be written");
+        command.stdout(output.try_clone().expect("a file can be opened twice")).stderr(output);
+        let mut process = Process::start(command);
+        let mut serves = false;
+        wait_until("PostgreSQL to start", || {
+            serves = is_ready(&data, process.id());
+            serves || !process.is_running()
+        });
+        if !serves {
+            let words = fs::read_to_string(&log).unwrap_or_default();
+            assert!(words.contains("Address already in use"), "PostgreSQL did not start: {words}");
+            return false;
+        }
+        *self.process() = Some(process);
+        true
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // An immediate stop: no checkpoint, but it gives back the shared memory that a SIGKILL would leave to the system.
+        if let Some(mut process) = self.process().take() {
+            process.end(Signal::QUIT);
+        }
+    }
+}
+
+fn version() -> String {
+    let words = run(Command::new(find("postgres", PACKAGE)).arg("--version"));
+    words.split_whitespace().nth(2).expect("`postgres (PostgreSQL) VERSION`").to_owned()
+}
+
+fn initdb(data: &Path) {
+    let mut initdb = command(&find("initdb", PACKAGE));
+    initdb.args(["--username=tidegate", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]);
+    run(initdb.args(["--wal-segsize=4", "--no-instructions", "--pgdata"]).arg(data));
+    folder::own(data);
+}
+
+/// Whether the server with this process id has written that it is ready.
+fn is_ready(data: &Path, id: u32) -> bool {
+    let file = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
+    let mut lines = file.lines();
+    lines.next() == Some(&id.to_string()) && lines.nth(6).is_some_and(|status| status.trim() == "ready")
+}
