@@ -239,9 +239,16 @@ impl Oracle {
         self.numbers.values().filter_map(|id| self.order(id))
     }
 
-    /// Numbers of the pending orders, oldest first.
-    pub fn pending(&self) -> impl Iterator<Item = OrderNo> + '_ {
-        self.orders().filter(|order| order.state.status == Status::Pending).map(|order| order.no)
+    /// The pending orders that are not on the parked list, oldest first.
+    pub fn due(&self) -> impl Iterator<Item = &Order> {
+        let pending = self.orders().filter(|order| order.state.status == Status::Pending);
+        pending.filter(|order| !self.is_parked(order.no))
+    }
+
+    /// Whether an order is on the parked list.
+    #[must_use]
+    pub fn is_parked(&self, no: OrderNo) -> bool {
+        self.parked.contains_key(&no)
     }
 
     /// Checks every invariant that rows alone can show.

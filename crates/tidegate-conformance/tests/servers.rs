@@ -33,13 +33,13 @@ macro_rules! server_tests {
             #[test]
             fn a_frozen_server_answers_when_it_thaws() {
                 let server = $server::start_with(&[$zone]);
-                server.stop_signal();
+                server.freeze();
                 let began = Instant::now();
                 let pause = Duration::from_millis(500);
                 std::thread::scope(|scope| {
                     scope.spawn(|| {
                         std::thread::sleep(pause);
-                        server.continue_signal();
+                        server.thaw();
                     });
                     assert_eq!(server.sql($system, $ask), $answer);
                 });

@@ -133,12 +133,12 @@ impl MariaDb {
     }
 
     /// SIGSTOP: connections stay open and nothing answers.
-    pub fn stop_signal(&self) {
+    pub fn freeze(&self) {
         self.process().iter_mut().for_each(Process::freeze);
     }
 
     /// SIGCONT.
-    pub fn continue_signal(&self) {
+    pub fn thaw(&self) {
         self.process().iter_mut().for_each(Process::thaw);
     }
 

@@ -125,12 +125,12 @@ impl Postgres {
     }
 
     /// SIGSTOP to all of it: connections stay open and nothing answers.
-    pub fn stop_signal(&self) {
+    pub fn freeze(&self) {
         self.process().iter_mut().for_each(Process::freeze);
     }
 
     /// SIGCONT to all of it.
-    pub fn continue_signal(&self) {
+    pub fn thaw(&self) {
         self.process().iter_mut().for_each(Process::thaw);
     }
 
