@@ -24,12 +24,17 @@ pub use workload::Workload;
 macro_rules! ledger_conformance {
     ($open:path) => {
         $crate::ledger_conformance!($open;
-            order_round_trips, one_hot_sku_fills_a_batch, batch_mates_do_not_spoil_each_other, aliases_hold_across_batches,
-            unmatched_money_waits_for_its_order, a_tombstone_sends_money_back, supersede_is_one_commit,
-            a_limit_counts_what_there_is, money_lists_filter_and_page, order_lists_filter_and_page, sku_lists_page,
-            the_stock_ledger_pages_oldest_first, events_are_dense_and_page, probes_know_orders_keys_and_stock,
-            deadlines_come_earliest_first_without_the_parked, stale_money_is_flagged_once, pruning_is_bounded_and_complete,
-            a_foreign_cursor_is_refused, ids_are_bytes, adjustments_repeat_for_a_week, contradicting_rows_fail_alone, long_orders_are_ended_in_small_batches,
+            order_round_trips, one_hot_sku_fills_a_batch, batch_mates_do_not_spoil_each_other,
+            aliases_hold_across_batches, unmatched_money_waits_for_its_order, a_tombstone_sends_money_back,
+            supersede_is_one_commit, a_limit_counts_what_there_is, money_lists_filter_and_page,
+            order_lists_filter_and_page, sku_lists_page, the_stock_ledger_pages_oldest_first,
+            events_are_dense_and_page, probes_know_orders_keys_and_stock,
+            deadlines_come_earliest_first_without_the_parked, stale_money_is_flagged_once,
+            pruning_is_bounded_and_complete, a_foreign_cursor_is_refused, ids_are_bytes,
+            adjustments_repeat_for_a_week, contradicting_rows_fail_alone, long_orders_are_ended_in_small_batches,
+            concurrent_commits_are_sound_and_no_reader_misses_one, one_id_placed_at_once_is_one_order,
+            the_last_units_go_to_as_many_as_there_are, money_told_at_once_counts_once,
+            it_closes_while_batches_come_in,
             random_batches_agree_with_the_oracle, random_batches_with_grace_agree_with_the_oracle);
     };
     ($open:path; $($case:ident),+) => {

@@ -1,8 +1,10 @@
 //! The cases every ledger passes.
 
 mod lists;
+mod together;
 
 pub use lists::*;
+pub use together::*;
 
 use std::any::Any;
 use std::future::Future;

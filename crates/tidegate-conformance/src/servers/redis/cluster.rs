@@ -1,0 +1,116 @@
+//! A Cluster of three masters.
+
+use super::{Engine, Redis, Setup};
+use crate::servers::process::wait_until;
+
+const MASTERS: usize = 3;
+const SLOTS: u16 = 16_384;
+
+/// Three masters, and a replica of each if asked for. Dropped, all end.
+#[derive(Debug)]
+pub struct Cluster {
+    /// Masters first; the replica of node `i` is node `i + 3`.
+    pub nodes: Vec<Redis>,
+}
+
+impl Cluster {
+    /// Starts the nodes and joins them; a master that is silent for a second is replaced by its replica.
+    ///
+    /// # Panics
+    /// As [`Redis::start`].
+    #[must_use]
+    pub fn start(engine: Engine, replicas: bool) -> Self {
+        let count = if replicas { 2 * MASTERS } else { MASTERS };
+        let mut setup = Setup::default().engine(engine).option("cluster-node-timeout", "1000");
+        setup.cluster = true;
+        let options = [("cluster-require-full-coverage", "no"), ("cluster-replica-validity-factor", "0")];
+        setup = options.iter().fold(setup, |setup, (name, value)| setup.option(name, value));
+        let nodes: Vec<Redis> = (0..count).map(|_| Redis::start_with(setup.clone())).collect();
+        let cluster = Self { nodes };
+        cluster.join();
+        cluster
+    }
+
+    /// `redis-cluster://host:port,...` of all nodes.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let hosts: Vec<String> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        format!("redis-cluster://{}", hosts.join(","))
+    }
+
+    /// Which node holds `slot`, by the word of node `asked`.
+    #[must_use]
+    pub fn owner(&self, slot: u16, asked: usize) -> Option<usize> {
+        let map = self.nodes[asked].try_tell(&["CLUSTER", "NODES"]).ok()?;
+        let line = map.lines().find(|line| {
+            let mut fields = line.split(' ');
+            fields.nth(2).is_some_and(|flags| flags.contains("master") && !flags.contains("fail")) && {
+                fields.skip(5).any(|range| {
+                    let (from, to) = range.split_once('-').unwrap_or((range, range));
+                    matches!((from.parse::<u16>(), to.parse::<u16>()), (Ok(a), Ok(b)) if (a..=b).contains(&slot))
+                })
+            }
+        })?;
+        let address = line.split(' ').nth(1)?.split('@').next()?;
+        self.nodes.iter().position(|node| address.ends_with(&format!(":{}", node.port())))
+    }
+
+    /// The slot of `key`.
+    ///
+    /// # Panics
+    /// When no node answers.
+    #[must_use]
+    pub fn slot(&self, key: &str) -> u16 {
+        let answers = self.nodes.iter().filter_map(|node| node.try_tell(&["CLUSTER", "KEYSLOT", key]).ok());
+        answers.filter_map(|slot| slot.parse().ok()).next().expect("a node answers")
+    }
+
+    /// Moves `slot` with its keys to node `to`.
+    ///
+    /// # Panics
+    /// When a node refuses.
+    pub fn move_slot(&self, slot: u16, to: usize) {
+        let from = self.owner(slot, 0).expect("every slot has an owner");
+        let (source, target) = (&self.nodes[from], &self.nodes[to]);
+        let (source_id, target_id) = (source.tell(&["CLUSTER", "MYID"]), target.tell(&["CLUSTER", "MYID"]));
+        let slot_text = slot.to_string();
+        target.tell(&["CLUSTER", "SETSLOT", &slot_text, "IMPORTING", &source_id]);
+        source.tell(&["CLUSTER", "SETSLOT", &slot_text, "MIGRATING", &target_id]);
+        loop {
+            let keys = source.tell(&["CLUSTER", "GETKEYSINSLOT", &slot_text, "10"]);
+            let Some(key) = keys.lines().next().filter(|key| !key.is_empty()) else { break };
+            source.tell(&["MIGRATE", "127.0.0.1", &target.port().to_string(), key, "0", "5000"]);
+        }
+        for node in [target, source] {
+            node.tell(&["CLUSTER", "SETSLOT", &slot_text, "NODE", &target_id]);
+        }
+    }
+
+    fn join(&self) {
+        let first = self.nodes[0].port().to_string();
+        for (at, node) in self.nodes.iter().enumerate() {
+            node.tell(&["CLUSTER", "SET-CONFIG-EPOCH", &(at + 1).to_string()]);
+            node.tell(&["CLUSTER", "MEET", "127.0.0.1", &first]);
+        }
+        for (at, node) in self.nodes.iter().take(MASTERS).enumerate() {
+            let share = |i: usize| u16::try_from(usize::from(SLOTS) * i / MASTERS).expect("a slot");
+            let slots: Vec<String> = (share(at)..share(at + 1)).map(|slot| slot.to_string()).collect();
+            let mut command = vec!["CLUSTER", "ADDSLOTS"];
+            command.extend(slots.iter().map(String::as_str));
+            node.tell(&command);
+        }
+        let everybody = format!("cluster_known_nodes:{}", self.nodes.len());
+        let settled = |node: &Redis| {
+            let info = node.tell(&["CLUSTER", "INFO"]);
+            info.contains("cluster_state:ok") && info.contains(&everybody) && info.contains("cluster_slots_ok:16384")
+        };
+        wait_until("the cluster to settle", || self.nodes.iter().all(settled));
+        for (replica, master) in self.nodes.iter().skip(MASTERS).zip(&self.nodes) {
+            let id = master.tell(&["CLUSTER", "MYID"]);
+            wait_until("a replica to be taken", || replica.try_tell(&["CLUSTER", "REPLICATE", &id]).is_ok());
+        }
+        for master in self.nodes.iter().take(self.nodes.len() - MASTERS) {
+            wait_until("a replica", || master.tell(&["INFO", "replication"]).contains("state=online"));
+        }
+    }
+}
