@@ -21,6 +21,8 @@ pub struct Faulty {
     fail_after: AtomicI64,
     poisoned: Mutex<BTreeSet<OrderNo>>,
     held: watch::Sender<bool>,
+    /// Stands for the ledger of one node of several.
+    one_of_several: bool,
 }
 
 impl Faulty {
@@ -33,7 +35,15 @@ impl Faulty {
             fail_after: AtomicI64::new(0),
             poisoned: Mutex::default(),
             held: watch::Sender::new(false),
+            one_of_several: false,
         }
+    }
+
+    /// One node's sight of a ledger that other nodes write, too: none of them is the sole writer, and closing it leaves it
+    /// open for the others.
+    #[must_use]
+    pub fn one_of_several(inner: Arc<dyn Ledger>) -> Self {
+        Self { one_of_several: true, ..Self::new(inner) }
     }
 
     /// Commits wait (`true`) until they are let go (`false`).
@@ -77,7 +87,8 @@ fn outage() -> Error {
 
 impl Ledger for Faulty {
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        let inner = self.inner.capabilities();
+        Capabilities { sole_writer: inner.sole_writer && !self.one_of_several, ..inner }
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -185,6 +196,6 @@ impl Ledger for Faulty {
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {
-        self.inner.close()
+        if self.one_of_several { Box::pin(async { Ok(()) }) } else { self.inner.close() }
     }
 }

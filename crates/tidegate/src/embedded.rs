@@ -78,6 +78,7 @@ impl Embedded {
             ledger,
             gate: Arc::new(EmbeddedGate::new()),
             deadlines: Arc::new(EmbeddedDeadlines::new()),
+            bus: None,
             settings: self.settings,
         })
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_backend::{ClockStatus, EventRecord};
+use tidegate_backend::{ClockStatus, EventRecord, Notice};
 use tidegate_core::Millis;
 use tidegate_core::audit::{Finding, Report};
 use tokio::sync::watch;
@@ -71,12 +71,16 @@ impl Operations {
         self.0.ledger.clock().accept()
     }
 
-    /// Moves a manual clock forward by `ms` (>= 0) and wakes whatever falls due.
+    /// Moves a manual clock forward by `ms` (>= 0) and wakes whatever falls due, on other nodes within a moment.
     ///
     /// # Errors
     /// [`crate::Error::Configuration`] when the clock is not a manual one.
     pub async fn advance_clock(&self, ms: i64) -> Result<Millis> {
-        Ok(self.0.ledger.advance(ms).await?)
+        let now = self.0.ledger.advance(ms).await?;
+        if let Some(bus) = &self.0.bus {
+            bus.tell(Notice { clock: Some(now), ..Notice::default() });
+        }
+        Ok(now)
     }
 
     /// Compares the gate and the deadline index with the ledger, repairs them, tries parked orders again, and checks

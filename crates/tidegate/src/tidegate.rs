@@ -3,15 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_backend::{DeadlineQueue, Gate, Ledger};
+use tidegate_backend::{Bus, DeadlineQueue, Gate, Ledger};
 use tidegate_core::command::Place;
 use tidegate_core::{Command, Outcome, Settings};
 use tokio::sync::watch;
 
+use crate::workers::Tasks;
 use crate::workers::group_commit::GroupCommit;
+use crate::workers::health::{self, Health};
 use crate::workers::probes::Probes;
-use crate::workers::{Health, Tasks};
 use crate::{Catalog, Error, Operations, Orders, Readiness, Result, workers};
+
+/// How long the deadline index, then the bus, may take to close.
+const STORE_CLOSES_WITHIN: Duration = Duration::from_secs(2);
 
 /// The back ends an instance is made of.
 pub struct Parts {
@@ -21,6 +25,8 @@ pub struct Parts {
     pub gate: Arc<dyn Gate>,
     /// The index of what is due.
     pub deadlines: Arc<dyn DeadlineQueue>,
+    /// The link to the other nodes of this ledger, where there are others and a link.
+    pub bus: Option<Arc<dyn Bus>>,
     /// The rules' settings; the ledger must have been opened with the same.
     pub settings: Settings,
 }
@@ -50,6 +56,7 @@ pub(crate) struct Inner {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) gate: Arc<dyn Gate>,
     pub(crate) deadlines: Arc<dyn DeadlineQueue>,
+    pub(crate) bus: Option<Arc<dyn Bus>>,
     pub(crate) settings: Settings,
     pub(crate) options: Options,
     pub(crate) queue: GroupCommit,
@@ -60,13 +67,14 @@ pub(crate) struct Inner {
 }
 
 impl Tidegate {
-    /// Starts an instance: rebuilds the gate and the deadline index from the ledger, then starts the workers on the
-    /// current tokio runtime. Keep it and end it with [`Tidegate::stop`].
+    /// Starts an instance: rebuilds the gate, and a deadline index of this process, from the ledger, then starts the workers
+    /// on the current tokio runtime (a shared index that lacks deadlines is filled by them). Keep it and end it with
+    /// [`Tidegate::stop`].
     ///
     /// # Errors
     /// [`Error::LedgerUnavailable`] when the ledger cannot be read.
     pub async fn start(parts: Parts, options: Options) -> Result<Self> {
-        let Parts { ledger, gate, deadlines, settings } = parts;
+        let Parts { ledger, gate, deadlines, bus, settings } = parts;
         let inner = Arc::new(Inner {
             queue: GroupCommit::new(options.queue_commands),
             probes: Probes::new(options.queue_commands),
@@ -76,6 +84,7 @@ impl Tidegate {
             ledger,
             gate,
             deadlines,
+            bus,
             settings,
             options,
         });
@@ -108,7 +117,8 @@ impl Tidegate {
         &self.0.settings
     }
 
-    /// Refuses new commands, answers those it has, ends the workers, closes the ledger. Calls after this fail with
+    /// Refuses new commands, answers those it has, ends the workers, hands back the deadlines it has claimed, closes the
+    /// link to other nodes and the ledger. Calls after this fail with
     /// [`Error::Stopping`]. What is not done within `patience` is given up (it was not acknowledged).
     ///
     /// # Errors
@@ -118,6 +128,11 @@ impl Tidegate {
             self.0.queue.stop();
             self.0.probes.stop();
             self.0.tasks.stop().await;
+            // Neither may keep the ledger from closing: a lease that is not handed back ends by itself.
+            let _ = tokio::time::timeout(STORE_CLOSES_WITHIN, self.0.deadlines.close()).await;
+            if let Some(bus) = &self.0.bus {
+                let _ = tokio::time::timeout(STORE_CLOSES_WITHIN, bus.close()).await;
+            }
             self.0.ledger.close().await
         });
         match ended.await {
@@ -174,31 +189,21 @@ impl Inner {
         slots.into_iter().map(|slot| slot.and_then(|()| decided.next().expect("one answer a command"))).collect()
     }
 
+    /// Whether other processes may write the ledger or share the deadline index.
+    pub(crate) fn is_one_of_several(&self) -> bool {
+        !self.ledger.capabilities().sole_writer || self.bus.is_some() || self.deadlines.is_shared()
+    }
+
+    /// Wakes readers of events if `cursor` is newer than any before.
+    pub(crate) fn saw_event(&self, cursor: i64) {
+        self.newest_event.send_if_modified(|newest| {
+            let later = cursor > *newest;
+            *newest = cursor.max(*newest);
+            later
+        });
+    }
+
     pub(crate) fn readiness(&self) -> Readiness {
-        let mut degraded = Vec::new();
-        if self.queue.is_stopping() {
-            return Readiness::NotReady(vec!["stopping".to_owned()]);
-        }
-        if let Some(why) = self.health.ledger_failure() {
-            return Readiness::NotReady(vec![format!("ledger-unavailable: {why}")]);
-        }
-        let clock = self.ledger.clock().status();
-        if clock.stepped {
-            degraded
-                .push("clock-step: the host's clock was moved; check it, then run `tidegate clock accept`".to_owned());
-        }
-        if clock.catching_up {
-            let ahead = clock.now.since(clock.host) / 1_000;
-            degraded.push(format!(
-                "clock-catching-up: the ledger's clock is {ahead} s ahead of the host's and runs at half speed until the \
-                 host's has caught up; holds last longer meanwhile"
-            ));
-        }
-        if self.health.lagging() {
-            degraded.push(
-                "deadlines-late: orders are being cancelled more than five seconds after they are due".to_owned(),
-            );
-        }
-        if degraded.is_empty() { Readiness::Ready } else { Readiness::Degraded(degraded) }
+        health::readiness(self)
     }
 }

@@ -1,13 +1,13 @@
 //! Due orders: sleep until the next deadline, claim a batch under a lease, let the ledger decide again from the rows
-//! (this second look protects a paid order), acknowledge.
+//! (this second look protects a paid order), acknowledge. While the index cannot be used the sweep does the work.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_backend::ledger::MAX_BATCH_COMMANDS;
-use tidegate_backend::{Claim, Retry};
+use tidegate_backend::{Claim, IndexState, Retry};
 use tidegate_core::command::Park;
-use tidegate_core::{Command, Millis, Outcome};
+use tidegate_core::{Command, Millis, Order, Outcome};
 use tokio::task::JoinSet;
 
 use crate::tidegate::Inner;
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// Batches that may be with the ledger at once: the next is claimed while one is being decided.
 const BATCHES: usize = 2;
 /// Failed tries of one order before it is parked.
-const MAX_TRIES: u32 = 20;
+pub(super) const MAX_TRIES: u32 = 20;
 /// The longest sleep: every wake-up is an optimisation, this tick is the guarantee.
 const TICK: Duration = Duration::from_millis(500);
 
@@ -27,12 +27,15 @@ pub(crate) async fn run(inner: Arc<Inner>) {
         while batches.len() >= BATCHES {
             let _ = batches.join_next().await;
         }
-        if inner.health.ledger_failure().is_some() {
+        let unavailable = matches!(inner.deadlines.state(), IndexState::Unavailable(_));
+        if unavailable || inner.health.ledger_failure().is_some() {
             // While the ledger cannot write nothing is claimed.
             tokio::time::sleep(TICK).await;
             continue;
         }
-        match claim(&inner).await {
+        let claimed = claim(&inner).await;
+        inner.health.claimed(claimed.as_ref().err().map(ToString::to_string));
+        match claimed {
             Ok(claims) if claims.is_empty() => wait(&inner).await,
             Ok(claims) => {
                 let inner = Arc::clone(&inner);
@@ -90,9 +93,7 @@ async fn act(inner: &Inner, claims: Vec<Claim>) -> Result<()> {
     for (claim, answer) in claims.iter().zip(answers) {
         match answer {
             Ok(Outcome::Expired(order)) => {
-                let at = order.state.cancelled_at.unwrap_or(now);
-                let late = at.since(order.state.release_at).max(0);
-                metrics::histogram!("tidegate_deadline_lateness_seconds").record(late as f64 / 1_000.0);
+                expired(&order);
                 done.push((claim.order, claim.receipt));
             }
             Ok(Outcome::NotDue(at)) => retries.push(again(claim, at, false)),
@@ -105,6 +106,12 @@ async fn act(inner: &Inner, claims: Vec<Claim>) -> Result<()> {
         inner.deadlines.retry(&retries).await?;
     }
     Ok(inner.deadlines.ack(&done).await?)
+}
+
+/// Measures how late the deadline acted on `order`.
+pub(super) fn expired(order: &Order) {
+    let late = order.state.cancelled_at.map_or(0, |at| at.since(order.state.release_at).max(0));
+    metrics::histogram!("tidegate_deadline_lateness_seconds").record(late as f64 / 1_000.0);
 }
 
 /// `claim`, claimable again at `at`.
@@ -138,6 +145,6 @@ async fn failed(inner: &Inner, claim: &Claim, now: Millis, why: String) -> Resul
 }
 
 /// 50 ms, doubling to a minute.
-fn delay_ms(attempt: u32) -> i64 {
+pub(super) fn delay_ms(attempt: u32) -> i64 {
     (50_i64 << attempt.min(11).saturating_sub(1)).min(60_000)
 }

@@ -276,9 +276,11 @@ async fn decide(inner: &Inner, commands: Arc<[Command]>) -> Vec<Answer> {
     answers
 }
 
-/// What follows a commit, before anyone is answered: gate copies, deadlines, the newest event.
+/// What follows a commit, before anyone is answered: gate copies, the other nodes, deadlines, the newest event. Nothing of
+/// it waits for a store: a shared index and the link between nodes buffer what they are given.
 async fn apply(inner: &Inner, commit: Commit) -> Vec<Answer> {
     inner.gate.replace(&commit.copies, false);
+    super::bus::tell(inner, &commit);
     let mut due = Vec::new();
     let mut gone = Vec::new();
     for deadline in commit.deadlines {
@@ -294,11 +296,7 @@ async fn apply(inner: &Inner, commit: Commit) -> Vec<Answer> {
         }
     }
     if let Some(cursor) = commit.last_cursor {
-        inner.newest_event.send_if_modified(|newest| {
-            let later = cursor > *newest;
-            *newest = cursor.max(*newest);
-            later
-        });
+        inner.saw_event(cursor);
     }
     commit.verdicts.into_iter().map(|verdict| verdict.map_err(Error::from)).collect()
 }

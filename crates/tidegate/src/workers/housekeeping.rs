@@ -1,7 +1,7 @@
 //! Slow chores: unmatched money that has waited a day is flagged once, parked orders are tried again hourly, tombstones
 //! and request keys that have had their time are deleted, and after a failed commit (which may have gone through) gate
 //! and deadline index are compared with the ledger. While commits fail, the ledger is tried twice a second, so
-//! that readiness returns with it.
+//! that readiness returns with it. Several nodes do their chores at different times; two that meet do no harm.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,16 +26,17 @@ const PARKED_EVERY: u64 = 7_200;
 pub(crate) async fn run(inner: Arc<Inner>) {
     let mut tick = tokio::time::interval(Duration::from_millis(500));
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    for round in 0_u64.. {
+    let phase = if inner.is_one_of_several() { super::jitter::number() % PARKED_EVERY } else { 0 };
+    for round in phase.. {
         tick.tick().await;
         if inner.health.ledger_failure().is_some() {
             inner.health.wrote(inner.ledger.probe_write().await.err().map(|e| e.to_string()));
             continue;
         }
         let chores = async {
-            if inner.health.take_unsure() {
+            if !inner.is_one_of_several() && inner.health.take_unsure() {
                 let repaired =
-                    super::reconcile::repair(&inner).await.inspect_err(|_| inner.health.be_unsure())?.repaired;
+                    super::reconcile::repair(&inner, None).await.inspect_err(|_| inner.health.be_unsure())?.repaired;
                 tracing::info!(repaired, "compared gate and deadline index with the ledger after a failed commit");
             }
             if round % CHORES_EVERY == 0 {

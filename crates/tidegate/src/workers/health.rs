@@ -1,0 +1,172 @@
+//! What the workers know about the instance's health, and what it makes of readiness.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use tidegate_backend::IndexState;
+use tokio::sync::Notify;
+
+use super::LAG_BOUND_MS;
+use crate::Readiness;
+use crate::tidegate::Inner;
+
+/// Every reason for a degraded state: the label `reason` of the gauge `tidegate_degraded`, and the word that begins a
+/// reason of [`Readiness::Degraded`].
+const REASONS: [&str; 6] =
+    ["store-unavailable", "bus-unavailable", "index-rebuilding", "clock-step", "clock-catching-up", "deadlines-late"];
+
+/// What the workers know about the instance's health.
+#[derive(Default)]
+pub(crate) struct Health {
+    ledger_failure: Mutex<Option<String>>,
+    /// Why the latest claim failed, while claims fail.
+    claim_failure: Mutex<Option<String>>,
+    lateness_ms: AtomicI64,
+    rebuilding: AtomicBool,
+    /// A commit or a notice was missed since the last comparison: gate and index may be behind the ledger.
+    unsure: AtomicBool,
+    /// Wakes whoever compares, when `unsure` is set.
+    pub(crate) doubt: Notify,
+}
+
+fn set(held: &Mutex<Option<String>>, value: Option<String>) {
+    let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+    if held.is_some() || value.is_some() {
+        *held = value;
+    }
+}
+
+fn get(held: &Mutex<Option<String>>) -> Option<String> {
+    held.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+impl Health {
+    /// Why the ledger cannot write, while it cannot.
+    pub(crate) fn ledger_failure(&self) -> Option<String> {
+        get(&self.ledger_failure)
+    }
+
+    /// Notes how the latest write went.
+    pub(crate) fn wrote(&self, failure: Option<String>) {
+        if failure.is_some() {
+            self.be_unsure();
+        }
+        set(&self.ledger_failure, failure);
+    }
+
+    /// Notes how the latest claim went.
+    pub(crate) fn claimed(&self, failure: Option<String>) {
+        set(&self.claim_failure, failure);
+    }
+
+    /// Notes whether the index is being rebuilt by this instance.
+    pub(crate) fn rebuilding(&self, now: bool) {
+        self.rebuilding.store(now, Ordering::Relaxed);
+    }
+
+    /// Gate and index may have missed a commit.
+    pub(crate) fn be_unsure(&self) {
+        self.unsure.store(true, Ordering::Relaxed);
+        self.doubt.notify_one();
+    }
+
+    /// Whether gate and index may have missed a commit; asking clears it.
+    pub(crate) fn take_unsure(&self) -> bool {
+        self.unsure.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the oldest overdue deadline seen by the sweep is later than the lag bound.
+    fn lagging(&self) -> bool {
+        self.lateness_ms.load(Ordering::Relaxed) > LAG_BOUND_MS
+    }
+
+    /// Notes how overdue the oldest pending order is (0 when none is).
+    pub(crate) fn overdue(&self, ms: i64) {
+        self.lateness_ms.store(ms, Ordering::Relaxed);
+        metrics::gauge!("tidegate_deadline_oldest_overdue_seconds").set(ms as f64 / 1_000.0);
+    }
+}
+
+/// Why the deadline index cannot be used, while it cannot: the sweep then acts straight from the ledger.
+pub(crate) fn index_trouble(inner: &Inner) -> Option<String> {
+    match inner.deadlines.state() {
+        IndexState::Unavailable(why) => Some(why),
+        IndexState::Whole | IndexState::Incomplete(_) => get(&inner.health.claim_failure),
+    }
+}
+
+/// Whether orders can be placed and paid now.
+pub(crate) fn readiness(inner: &Inner) -> Readiness {
+    if inner.queue.is_stopping() {
+        return Readiness::NotReady(vec!["stopping".to_owned()]);
+    }
+    if let Some(why) = inner.health.ledger_failure() {
+        return Readiness::NotReady(vec![format!("ledger-unavailable: {why}")]);
+    }
+    let reasons = degraded(inner);
+    if reasons.is_empty() {
+        return Readiness::Ready;
+    }
+    Readiness::Degraded(reasons.into_iter().map(|(reason, detail)| format!("{reason}: {detail}")).collect())
+}
+
+/// What needs a look though orders go on: a word of [`REASONS`] and what to do about it.
+fn degraded(inner: &Inner) -> Vec<(&'static str, String)> {
+    let mut reasons = Vec::new();
+    if let Some(why) = index_trouble(inner) {
+        reasons.push(("store-unavailable", format!("{why}; orders go on, deadlines are acted on from the ledger")));
+    }
+    if let Some(why) = inner.bus.as_ref().and_then(|bus| bus.trouble()) {
+        reasons.push(("bus-unavailable", format!("{why}; this node hears of the others' changes from the ledger")));
+    }
+    if inner.health.rebuilding.load(Ordering::Relaxed) {
+        reasons.push(("index-rebuilding", "the deadline index is filled again from the ledger".to_owned()));
+    }
+    let clock = inner.ledger.clock().status();
+    if clock.stepped {
+        let what = "the host's clock was moved; check it, then run `tidegate clock accept`";
+        reasons.push(("clock-step", what.to_owned()));
+    }
+    if clock.catching_up {
+        let ahead = clock.now.since(clock.host) / 1_000;
+        let what = format!(
+            "the ledger's clock is {ahead} s ahead of the host's and runs at half speed until the host's has caught up; \
+             holds last longer meanwhile"
+        );
+        reasons.push(("clock-catching-up", what));
+    }
+    if inner.health.lagging() {
+        let what = "orders are being cancelled more than five seconds after they are due";
+        reasons.push(("deadlines-late", what.to_owned()));
+    }
+    reasons
+}
+
+/// Shows the reasons in force as gauges.
+pub(crate) fn show(inner: &Inner) {
+    let reasons = degraded(inner);
+    for reason in REASONS {
+        let in_force = reasons.iter().any(|(word, _)| *word == reason);
+        metrics::gauge!("tidegate_degraded", "reason" => reason).set(f64::from(u8::from(in_force)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_word_counts_and_a_failure_leaves_doubt() {
+        let health = Health::default();
+        assert_eq!((health.ledger_failure(), health.take_unsure()), (None, false));
+        health.wrote(Some("disk".to_owned()));
+        assert_eq!(health.ledger_failure().as_deref(), Some("disk"));
+        health.wrote(None);
+        assert_eq!(health.ledger_failure(), None);
+        assert!(health.take_unsure() && !health.take_unsure());
+        health.overdue(LAG_BOUND_MS + 1);
+        assert!(health.lagging());
+        health.overdue(LAG_BOUND_MS);
+        assert!(!health.lagging());
+    }
+}
