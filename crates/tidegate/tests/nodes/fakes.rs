@@ -33,14 +33,14 @@ impl SharedIndex {
 
     /// It loses everything.
     pub fn flush_all(&self) {
-        *self.held.lock().unwrap() = Arc::new(EmbeddedDeadlines::new());
+        *self.held.lock().expect("nobody panics with it") = Arc::new(EmbeddedDeadlines::new());
     }
 
     fn up(&self) -> Result<Arc<EmbeddedDeadlines>> {
         if self.down.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unavailable, "the test has cut the index off"));
         }
-        Ok(Arc::clone(&self.held.lock().unwrap()))
+        Ok(Arc::clone(&self.held.lock().expect("nobody panics with it")))
     }
 }
 
