@@ -1,1 +1,23 @@
-//! The ledger on MySQL/MariaDB and PostgreSQL.
+//! The ledger on MySQL/MariaDB and PostgreSQL: any number of nodes, any number of batches in flight.
+//!
+//! - `options.rs`, `open.rs`, `connect.rs`, `migrate.rs`: an address becomes a ledger. `pool.rs`: bounded connections.
+//! - `session.rs`, `dialect.rs`, `value.rs`, `fetched.rs`, `bulk.rs`, `fault.rs`: one small way to talk to both dialects.
+//! - `ledger.rs`: what the seam asks for. `write/`: a batch. `upkeep.rs`: small writes. `read/`, `row.rs`: reads.
+//! - `clock.rs`: an estimate of the database's clock. `ceiling.rs`: what the bench compares with.
+
+mod bulk;
+mod connect;
+mod dialect;
+mod fault;
+mod fetched;
+mod ledger;
+mod migrate;
+mod open;
+mod options;
+mod pool;
+mod read;
+mod session;
+mod value;
+
+pub use ledger::SqlLedger;
+pub use options::SqlOptions;

@@ -1,0 +1,260 @@
+//! Many rows of one table in one statement: PostgreSQL gets one array a column (`UNNEST`), so that a table has one
+//! statement whatever the number of rows; MySQL gets literals, which are integers and hexadecimal bytes only, so that
+//! nothing a caller sent is ever read as SQL.
+
+use std::fmt::Write as _;
+
+use crate::fault::{Fault, Result};
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A BIGINT.
+    Int,
+    /// Bytes.
+    Bytes,
+    /// Text.
+    Text,
+}
+
+/// A table as a bulk statement writes it.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) columns: &'static [(&'static str, Kind)],
+    /// Columns of the unique key by which a row is updated where it exists; empty: rows are only inserted.
+    pub(crate) key: &'static [&'static str],
+    /// Columns to update where the row exists.
+    pub(crate) update: &'static [&'static str],
+}
+
+#[derive(Debug)]
+enum Cells {
+    Ints(Vec<Option<i64>>),
+    /// Bytes or text one after another, and where each ends; `None` for NULL.
+    Strings {
+        arena: Vec<u8>,
+        ends: Vec<(usize, bool)>,
+    },
+}
+
+/// Rows to write.
+#[derive(Debug)]
+pub(crate) struct Bulk {
+    table: &'static Table,
+    columns: Vec<Cells>,
+    rows: usize,
+    /// The column that the next value is for.
+    at: usize,
+}
+
+impl Bulk {
+    /// No rows yet.
+    pub(crate) fn new(table: &'static Table) -> Self {
+        let empty = |kind: &Kind| match kind {
+            Kind::Int => Cells::Ints(Vec::new()),
+            Kind::Bytes | Kind::Text => Cells::Strings { arena: Vec::new(), ends: Vec::new() },
+        };
+        Self { table, columns: table.columns.iter().map(|(_, kind)| empty(kind)).collect(), rows: 0, at: 0 }
+    }
+
+    /// Whether there is nothing to write.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    fn next(&mut self) -> &mut Cells {
+        let at = self.at;
+        self.at += 1;
+        if self.at == self.columns.len() {
+            self.at = 0;
+            self.rows += 1;
+        }
+        &mut self.columns[at]
+    }
+
+    /// The next value of the present row: a number or NULL. Values come in the order of the table's columns.
+    pub(crate) fn int(&mut self, n: impl Into<Option<i64>>) -> &mut Self {
+        let n = n.into();
+        match self.next() {
+            Cells::Ints(all) => all.push(n),
+            Cells::Strings { .. } => unreachable!("the column holds no numbers"),
+        }
+        self
+    }
+
+    /// The next value: bytes or NULL.
+    pub(crate) fn bytes<'a>(&mut self, bytes: impl Into<Option<&'a [u8]>>) -> &mut Self {
+        let bytes = bytes.into();
+        match self.next() {
+            Cells::Strings { arena, ends } => {
+                arena.extend_from_slice(bytes.unwrap_or_default());
+                ends.push((arena.len(), bytes.is_some()));
+            }
+            Cells::Ints(_) => unreachable!("the column holds numbers"),
+        }
+        self
+    }
+
+    /// The next value: text or NULL.
+    pub(crate) fn text<'a>(&mut self, text: impl Into<Option<&'a str>>) -> &mut Self {
+        self.bytes(text.into().map(str::as_bytes))
+    }
+
+    fn names(&self) -> String {
+        self.table.columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",")
+    }
+
+    /// Statements of at most about `largest` bytes each (one row may be more).
+    #[cfg(feature = "mysql")]
+    pub(crate) fn mysql(&self, largest: usize) -> Vec<String> {
+        debug_assert_eq!(self.at, 0, "a row of {} is not complete", self.table.name);
+        let head = format!("INSERT INTO {} ({}) VALUES ", self.table.name, self.names());
+        let mut tail = String::new();
+        for (at, column) in self.table.update.iter().enumerate() {
+            let before = if at == 0 { " ON DUPLICATE KEY UPDATE " } else { "," };
+            let _ = write!(tail, "{before}{column}=VALUES({column})");
+        }
+        let mut statements = Vec::new();
+        let mut text = head.clone();
+        let mut row = String::new();
+        for at in 0..self.rows {
+            row.clear();
+            self.mysql_row(at, &mut row);
+            if text.len() > head.len() {
+                if text.len() + row.len() + tail.len() > largest {
+                    text.push_str(&tail);
+                    statements.push(std::mem::replace(&mut text, head.clone()));
+                } else {
+                    text.push(',');
+                }
+            }
+            text.push_str(&row);
+        }
+        text.push_str(&tail);
+        statements.push(text);
+        statements
+    }
+
+    #[cfg(feature = "mysql")]
+    fn mysql_row(&self, row: usize, out: &mut String) {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        for (at, cells) in self.columns.iter().enumerate() {
+            out.push(if at == 0 { '(' } else { ',' });
+            match cells {
+                Cells::Ints(all) => match all[row] {
+                    Some(n) => {
+                        let _ = write!(out, "{n}");
+                    }
+                    None => out.push_str("NULL"),
+                },
+                Cells::Strings { arena, ends } => match piece(arena, ends, row) {
+                    Some(bytes) => {
+                        out.push_str("x'");
+                        for byte in bytes {
+                            out.push(HEX[usize::from(byte >> 4)] as char);
+                            out.push(HEX[usize::from(byte & 15)] as char);
+                        }
+                        out.push('\'');
+                    }
+                    None => out.push_str("NULL"),
+                },
+            }
+        }
+        out.push(')');
+    }
+
+    /// The statement, whatever the number of rows.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn postgres_text(&self) -> String {
+        let arrays = self.table.columns.iter().enumerate().map(|(at, (_, kind))| {
+            let name = match kind {
+                Kind::Int => "BIGINT",
+                Kind::Bytes => "BYTEA",
+                Kind::Text => "TEXT",
+            };
+            format!("${}::{name}[]", at + 1)
+        });
+        let arrays = arrays.collect::<Vec<_>>().join(",");
+        let mut text = format!("INSERT INTO {} ({}) SELECT * FROM UNNEST({arrays})", self.table.name, self.names());
+        if !self.table.key.is_empty() {
+            let set = self.table.update.iter().map(|column| format!("{column}=excluded.{column}"));
+            let set = set.collect::<Vec<_>>().join(",");
+            let _ = write!(text, " ON CONFLICT ({}) DO UPDATE SET {set}", self.table.key.join(","));
+        }
+        text
+    }
+
+    /// One array a column.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn postgres_arguments(&self) -> Result<sqlx::postgres::PgArguments> {
+        use sqlx::Arguments as _;
+        debug_assert_eq!(self.at, 0, "a row of {} is not complete", self.table.name);
+        let cannot = |e| Fault::from_driver(sqlx::Error::Encode(e));
+        let mut arguments = sqlx::postgres::PgArguments::default();
+        for (cells, (_, kind)) in self.columns.iter().zip(self.table.columns) {
+            match cells {
+                Cells::Ints(all) => arguments.add(all.as_slice()).map_err(cannot)?,
+                Cells::Strings { arena, ends } => {
+                    let pieces = (0..self.rows).map(|row| piece(arena, ends, row));
+                    if *kind == Kind::Text {
+                        let texts = pieces
+                            .map(|p| p.map(std::str::from_utf8).transpose())
+                            .collect::<std::result::Result<Vec<_>, _>>();
+                        let texts = texts.map_err(|e| cannot(e.into()))?;
+                        arguments.add(texts).map_err(cannot)?;
+                    } else {
+                        arguments.add(pieces.collect::<Vec<_>>()).map_err(cannot)?;
+                    }
+                }
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+fn piece<'a>(arena: &'a [u8], ends: &[(usize, bool)], row: usize) -> Option<&'a [u8]> {
+    let (end, there) = ends[row];
+    let start = if row == 0 { 0 } else { ends[row - 1].0 };
+    there.then(|| &arena[start..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static TABLE: Table = Table {
+        name: "t",
+        columns: &[("id", Kind::Bytes), ("n", Kind::Int), ("note", Kind::Text)],
+        key: &["id"],
+        update: &["n", "note"],
+    };
+
+    fn three() -> Bulk {
+        let mut bulk = Bulk::new(&TABLE);
+        bulk.bytes(&b"a'"[..]).int(-1).text(None);
+        bulk.bytes(&b""[..]).int(None).text("\u{e9}");
+        bulk.bytes(&b"\\"[..]).int(i64::MIN).text("");
+        bulk
+    }
+
+    #[cfg(feature = "mysql")]
+    #[test]
+    fn literals_are_numbers_and_hexadecimal_only() {
+        let tail = " ON DUPLICATE KEY UPDATE n=VALUES(n),note=VALUES(note)";
+        let head = "INSERT INTO t (id,n,note) VALUES ";
+        let rows = ["(x'6127',-1,NULL)", "(x'',NULL,x'c3a9')", "(x'5c',-9223372036854775808,x'')"];
+        assert_eq!(three().mysql(1_000), [format!("{head}{}{tail}", rows.join(","))]);
+        let each = rows.map(|row| format!("{head}{row}{tail}"));
+        assert_eq!(three().mysql(1), each, "every row fits a statement of its own");
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn a_table_has_one_statement() {
+        let text = "INSERT INTO t (id,n,note) SELECT * FROM UNNEST($1::BYTEA[],$2::BIGINT[],$3::TEXT[]) \
+            ON CONFLICT (id) DO UPDATE SET n=excluded.n,note=excluded.note";
+        assert_eq!(three().postgres_text(), text);
+        assert!(three().postgres_arguments().is_ok());
+    }
+}

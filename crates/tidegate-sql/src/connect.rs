@@ -1,0 +1,194 @@
+//! An address becomes a connection with its session settings.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::{ConnectOptions, Connection};
+use tidegate_backend::{Error, ErrorKind};
+
+use crate::dialect::Dialect;
+use crate::fault::{Class, Fault, Result};
+use crate::session::{Link, Session};
+
+/// Longest wait for a connection, its greeting and its settings each.
+pub(crate) const CONNECT_BOUND: Duration = Duration::from_secs(5);
+/// Statements a connection keeps prepared; with the sets of every size they are well below that.
+const STATEMENTS: usize = 512;
+/// Seconds a connection may stay inside a transaction without a statement: a frozen node loses its locks then.
+const IDLE_SECONDS: u64 = 2;
+/// Seconds to wait for a lock. Longer than a frozen node keeps one, so that waiters go on.
+const LOCK_SECONDS: u64 = 4;
+/// Seconds a statement may take.
+const STATEMENT_SECONDS: u64 = 5;
+/// Seconds a statement of an audit may take, and its snapshot may wait for the auditor.
+const AUDIT_SECONDS: u64 = 600;
+/// Largest statement, bytes, whatever the server would take.
+const LARGEST_STATEMENT: usize = 1 << 20;
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Commits.
+    Writer,
+    /// Reads.
+    Reader,
+    /// A long read.
+    Audit,
+}
+
+/// A parsed address.
+#[derive(Clone)]
+pub(crate) enum Address {
+    #[cfg(feature = "mysql")]
+    MySql(sqlx::mysql::MySqlConnectOptions),
+    #[cfg(feature = "postgres")]
+    Postgres(sqlx::postgres::PgConnectOptions),
+}
+
+fn bad_address(why: impl std::fmt::Display) -> Error {
+    Error::new(
+        ErrorKind::Configuration,
+        format!(
+            "the database's address cannot be used: {why}; give postgres://user:password@host/database or mysql://user:password@host/database"
+        ),
+    )
+}
+
+impl Address {
+    /// Parses `url`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`]; the message repeats no password.
+    pub(crate) fn parse(url: &str) -> std::result::Result<Self, Error> {
+        let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+        match scheme.as_deref() {
+            #[cfg(feature = "mysql")]
+            Some("mysql" | "mariadb") => {
+                let options = sqlx::mysql::MySqlConnectOptions::from_str(url).map_err(bad_address)?;
+                if options.get_database().is_none_or(str::is_empty) {
+                    return Err(bad_address("it names no database"));
+                }
+                let options = options.statement_cache_capacity(STATEMENTS).charset("utf8mb4").collation("utf8mb4_bin");
+                let options = options.pipes_as_concat(false).no_engine_substitution(false).timezone(None);
+                Ok(Self::MySql(options.disable_statement_logging()))
+            }
+            #[cfg(feature = "postgres")]
+            Some("postgres" | "postgresql") => {
+                let options = sqlx::postgres::PgConnectOptions::from_str(url).map_err(bad_address)?;
+                let options = options.statement_cache_capacity(STATEMENTS).application_name("tidegate");
+                Ok(Self::Postgres(options.disable_statement_logging()))
+            }
+            Some(other) => Err(bad_address(format!("{other}:// is not known to this build"))),
+            None => Err(bad_address("it has no scheme")),
+        }
+    }
+
+    /// The dialect of the server there.
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self {
+            #[cfg(feature = "mysql")]
+            Self::MySql(_) => Dialect::MySql,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => Dialect::Postgres,
+        }
+    }
+
+    /// Opens a connection and settles its session.
+    pub(crate) async fn connect(&self, role: Role) -> Result<Session> {
+        match self {
+            #[cfg(feature = "mysql")]
+            Self::MySql(options) => {
+                let conn = bounded(options.connect()).await?;
+                let mut session = Session::new(Link::MySql(conn), LARGEST_STATEMENT);
+                let largest = settle_mysql(&mut session, role).await?;
+                session.send_at_most(largest);
+                Ok(session)
+            }
+            #[cfg(feature = "postgres")]
+            Self::Postgres(options) => {
+                let conn = bounded(sqlx::PgConnection::connect_with(options)).await?;
+                let mut session = Session::new(Link::Postgres(conn), LARGEST_STATEMENT);
+                session.script_within(CONNECT_BOUND, &postgres_settings(role)).await?;
+                Ok(session)
+            }
+        }
+    }
+}
+
+async fn bounded<T>(connecting: impl Future<Output = std::result::Result<T, sqlx::Error>>) -> Result<T> {
+    match tokio::time::timeout(CONNECT_BOUND, connecting).await {
+        Ok(Ok(conn)) => Ok(conn),
+        Ok(Err(e)) => {
+            let fault = Fault::from_driver(e);
+            Err(if fault.class == Class::Lost { fault.while_doing("the database cannot be reached") } else { fault })
+        }
+        Err(_) => Err(Fault::new(Class::Lost, "the database cannot be reached: no answer within 5 s")),
+    }
+}
+
+fn seconds(role: Role) -> (u64, u64) {
+    match role {
+        Role::Writer => (STATEMENT_SECONDS, IDLE_SECONDS),
+        Role::Reader => (STATEMENT_SECONDS, 2 * STATEMENT_SECONDS),
+        Role::Audit => (AUDIT_SECONDS, AUDIT_SECONDS),
+    }
+}
+
+/// Sequential scans are off for commits: every one of their reads is by a key, and a plan that was made while a table
+/// was small must not stay one that reads it whole.
+#[cfg(feature = "postgres")]
+fn postgres_settings(role: Role) -> String {
+    let (statement, idle) = seconds(role);
+    let scan = if role == Role::Writer { "SET enable_seqscan = off;" } else { "" };
+    format!(
+        "SET statement_timeout = '{statement}s'; SET lock_timeout = '{LOCK_SECONDS}s';
+        SET idle_in_transaction_session_timeout = '{idle}s';
+        SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED;
+        SET jit = off; SET client_min_messages = warning; {scan}
+        SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+    )
+}
+
+/// Settles a MySQL or MariaDB session; gives the largest statement to send.
+#[cfg(feature = "mysql")]
+async fn settle_mysql(session: &mut Session, role: Role) -> Result<usize> {
+    let row = session.one("SELECT VERSION(), CAST(@@max_allowed_packet AS SIGNED)", &[]).await?;
+    let row = row.ok_or_else(|| Fault::corrupt("the server does not tell its version"))?;
+    let mariadb = row.text(0)?.contains("MariaDB");
+    let packet = usize::try_from(row.int(1)?).unwrap_or(0);
+    let (statement, idle) = seconds(role);
+    let own = match (mariadb, role) {
+        (true, _) => format!("max_statement_time = {statement}, idle_transaction_timeout = {idle}"),
+        // MySQL cannot end idle transactions only: a writer's connection that is idle for so long is closed, and the
+        // pool opens another.
+        (false, Role::Writer) => format!("max_execution_time = {}, wait_timeout = {idle}", statement * 1_000),
+        (false, _) => format!("max_execution_time = {}", statement * 1_000),
+    };
+    let text = format!(
+        "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', innodb_lock_wait_timeout = {LOCK_SECONDS},
+        net_read_timeout = {STATEMENT_SECONDS}, autocommit = 1, foreign_key_checks = 1, unique_checks = 1, {own};
+        SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+    );
+    session.script_within(CONNECT_BOUND, &text).await?;
+    Ok(LARGEST_STATEMENT.min(packet / 2).max(1 << 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_cannot_be_used_says_what_to_give() {
+        for bad in
+            ["", "ledger.db", "sqlite://x", "postgres://h:port/x", "mysql://root@localhost", "mysql://root@localhost/"]
+        {
+            let error = Address::parse(bad).err().unwrap();
+            assert_eq!(error.kind(), ErrorKind::Configuration, "{bad}");
+            assert!(error.to_string().contains("postgres://user"), "{error}");
+        }
+        let error = Address::parse("postgres://anna:secret@host:bad/x").err().unwrap();
+        assert!(!error.to_string().contains("secret"), "{error}");
+        assert_eq!(Address::parse("mariadb://u:p@h/db").ok().map(|a| a.dialect()), Some(Dialect::MySql));
+        assert_eq!(Address::parse("postgresql://u:p@h/db").ok().map(|a| a.dialect()), Some(Dialect::Postgres));
+    }
+}

@@ -1,0 +1,175 @@
+//! The schema: numbered steps, each applied once and remembered with its checksum.
+//!
+//! One node at a time, under an advisory lock. PostgreSQL takes a step in one transaction. MySQL commits every statement
+//! that changes a table by itself, so a step's statements can be run again: a node killed in the middle leaves a step
+//! that is not remembered, and the next node runs it once more.
+
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use crate::dialect::Dialect;
+use crate::fault::{Class, Fault, Result};
+use crate::session::{Isolation, Session};
+
+/// Every step, in order, for MySQL and for PostgreSQL; its version is its place from 1. A step that was released is never
+/// edited.
+const STEPS: [(&str, &str); 1] =
+    [(include_str!("../migrations/0001_orders.mysql.sql"), include_str!("../migrations/0001_orders.postgres.sql"))];
+
+/// The newest schema this build knows.
+pub(crate) const NEWEST: i64 = STEPS.len() as i64;
+
+/// The table that remembers the steps; a database with it is a Tidegate ledger.
+const REMEMBERED: &str = "tidegate_schema";
+/// Tables of the first step whose names another program may use, too.
+const COMMON: &str = "'meta','batches','counters','skus','sku_attributes','order_ids','orders','order_lines','order_keys',\
+    'request_keys','buyer_counters','stock_changes','events','payments','refunds','parked'";
+/// Tries for the advisory lock, a pause apart: 60 s.
+const LOCK_TRIES: usize = 600;
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
+/// Longest time for one statement of a step.
+const STEP_BOUND: Duration = Duration::from_secs(600);
+/// The number of PostgreSQL's advisory lock ("TgLg").
+const LOCK_NUMBER: i64 = 0x5467_4c67;
+/// The name of MySQL's, which is shared by all databases of a server.
+const LOCK_NAME: &str = "CONCAT('tidegate:', LEFT(SHA1(DATABASE()), 32))";
+
+/// Brings the database up to [`NEWEST`]. `session` is one for long statements.
+///
+/// # Errors
+/// Newer: see [`newer`]. Configuration when it is another program's, corrupt when a step was applied in another wording.
+pub(crate) async fn run(session: &mut Session) -> Result<i64> {
+    let applied = applied(session).await?;
+    if applied >= Some(NEWEST) {
+        return Ok(applied.unwrap_or(NEWEST));
+    }
+    match session.dialect() {
+        Dialect::MySql => run_mysql(session).await,
+        Dialect::Postgres => run_postgres(session).await,
+    }
+}
+
+async fn run_mysql(session: &mut Session) -> Result<i64> {
+    for _ in 0..LOCK_TRIES {
+        let taken = session.one(&format!("SELECT GET_LOCK({LOCK_NAME}, 0)"), &[]).await?;
+        if taken.map(|row| row.opt_int(0)).transpose()?.flatten() == Some(1) {
+            let applied = apply_all(session).await?;
+            session.one(&format!("SELECT RELEASE_LOCK({LOCK_NAME})"), &[]).await?;
+            return Ok(applied);
+        }
+        tokio::time::sleep(LOCK_PAUSE).await;
+    }
+    Err(lock_kept())
+}
+
+async fn run_postgres(session: &mut Session) -> Result<i64> {
+    for _ in 0..LOCK_TRIES {
+        session.begin(Isolation::Write).await?;
+        let taken = session.one("SELECT pg_try_advisory_xact_lock(?)", &[LOCK_NUMBER.into()]).await?;
+        if taken.map(|row| row.int(0)).transpose()? == Some(1) {
+            let applied = apply_all(session).await?;
+            session.commit().await?;
+            return Ok(applied);
+        }
+        session.rollback().await?;
+        tokio::time::sleep(LOCK_PAUSE).await;
+    }
+    Err(lock_kept())
+}
+
+fn lock_kept() -> Fault {
+    Fault::new(Class::Unavailable, "another node has been changing the schema for a minute; look what it is doing")
+}
+
+async fn apply_all(session: &mut Session) -> Result<i64> {
+    let applied = match applied(session).await? {
+        Some(applied) => applied,
+        None => {
+            claim(session).await?;
+            0
+        }
+    };
+    for (version, step) in (1..).zip(STEPS).skip(usize::try_from(applied).unwrap_or(0)) {
+        let text = session.dialect().pick(step.0, step.1);
+        for statement in statements(text) {
+            session.script_within(STEP_BOUND, statement).await?;
+        }
+        let sum = checksum(text);
+        let sql = format!("INSERT INTO {REMEMBERED} (version, checksum) VALUES (?, ?)");
+        session.execute(&sql, &[version.into(), sum.as_slice().into()]).await?;
+    }
+    Ok(applied.max(NEWEST))
+}
+
+/// Makes the table of steps in a database that has none, unless it is another program's.
+async fn claim(session: &mut Session) -> Result<()> {
+    let schema = session.dialect().pick("DATABASE()", "current_schema()");
+    let sql = format!(
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = {schema} AND table_name IN ({COMMON}) ORDER BY table_name LIMIT 1"
+    );
+    if let Some(row) = session.one(&sql, &[]).await? {
+        let text = format!(
+            "the database has a table {:?} and is no Tidegate ledger; name a database of Tidegate's own",
+            row.text(0)?
+        );
+        return Err(Fault::new(Class::Configuration, text));
+    }
+    let table = session.dialect().pick(
+        "(version BIGINT PRIMARY KEY, checksum VARBINARY(32) NOT NULL) ENGINE=InnoDB",
+        "(version BIGINT PRIMARY KEY, checksum BYTEA NOT NULL)",
+    );
+    session.script(&format!("CREATE TABLE {REMEMBERED} {table}")).await
+}
+
+/// The newest step that was applied; 0 when none was, `None` when the database is not (yet) a ledger.
+async fn applied(session: &mut Session) -> Result<Option<i64>> {
+    let schema = session.dialect().pick("DATABASE()", "current_schema()");
+    let sql = format!(
+        "SELECT 1 FROM information_schema.tables WHERE table_schema = {schema} AND table_name = '{REMEMBERED}'"
+    );
+    if session.one(&sql, &[]).await?.is_none() {
+        return Ok(None);
+    }
+    let sql = format!("SELECT version, checksum FROM {REMEMBERED} ORDER BY version");
+    let mut newest = 0;
+    for row in session.rows(&sql, &[]).await? {
+        newest = row.int(0)?;
+        let ours = usize::try_from(newest - 1).ok().and_then(|at| STEPS.get(at));
+        let text = ours.map(|step| session.dialect().pick(step.0, step.1));
+        if text.is_some_and(|text| checksum(text).as_slice() != row.bytes(1).unwrap_or_default()) {
+            return Err(Fault::corrupt(format!(
+                "schema step {newest} was applied to the ledger in another wording than this Tidegate has; it comes from another build"
+            )));
+        }
+    }
+    Ok(Some(newest))
+}
+
+/// Comments end with their line, statements with a semicolon at the end of one.
+fn statements(text: &str) -> impl Iterator<Item = &str> {
+    let is_empty = |statement: &str| statement.lines().all(|l| l.trim().is_empty() || l.starts_with("--"));
+    text.split_inclusive(";\n").filter(move |statement| !is_empty(statement))
+}
+
+fn checksum(text: &str) -> [u8; 32] {
+    Sha256::digest(text.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_fall_into_statements() {
+        for (mysql, postgres) in STEPS {
+            assert!(statements(mysql).count() > 10);
+            for statement in statements(mysql) {
+                let again = statement.contains("IF NOT EXISTS") || statement.contains("INSERT IGNORE");
+                assert!(again, "MySQL may have to run it again: {statement}");
+            }
+            assert!(statements(postgres).all(|s| s.contains("CREATE ") || s.contains("INSERT ")));
+        }
+        assert_eq!(statements("-- a; b\nSELECT 1;\n\n-- c\n").collect::<Vec<_>>(), ["-- a; b\nSELECT 1;\n"]);
+    }
+}

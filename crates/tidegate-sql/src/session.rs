@@ -1,0 +1,359 @@
+//! One connection, whatever the dialect.
+//!
+//! A session knows whether it may be used again: one whose call was cancelled, that was left inside a transaction or
+//! that lost its server is dirty, and the pool throws it away. Every call has a bound.
+
+use std::time::{Duration, Instant};
+
+use futures_util::TryStreamExt;
+use sqlx::{AssertSqlSafe, Executor};
+
+use crate::bulk::Bulk;
+use crate::dialect::Dialect;
+use crate::fault::{Class, Fault, Result};
+use crate::fetched::Row;
+use crate::value::Value;
+
+/// Longest wait for one statement's answer; the server's own bounds are shorter.
+pub(crate) const ANSWER_BOUND: Duration = Duration::from_secs(8);
+
+/// Longest wait for the next row of a long read.
+const STREAM_BOUND: Duration = Duration::from_secs(60);
+
+/// What a transaction sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Isolation {
+    /// READ COMMITTED, to write: each statement sees what is committed when it begins; locked rows are the newest.
+    Write,
+    /// REPEATABLE READ, read only: every statement sees one instant.
+    Snapshot,
+}
+
+/// What a statement did.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Done {
+    /// Rows it changed (MySQL counts an upsert's updated row twice).
+    pub(crate) affected: u64,
+    /// The number MySQL gave (`AUTO_INCREMENT`, `LAST_INSERT_ID(..)`); 0 on PostgreSQL, which returns rows instead.
+    pub(crate) last_id: u64,
+}
+
+pub(crate) enum Link {
+    #[cfg(feature = "mysql")]
+    MySql(sqlx::MySqlConnection),
+    #[cfg(feature = "postgres")]
+    Postgres(sqlx::PgConnection),
+}
+
+/// One connection.
+pub(crate) struct Session {
+    link: Link,
+    /// In the middle of a call: set when a call's future was dropped before its end.
+    calling: bool,
+    /// Between `begin` and `commit` or `rollback`.
+    open: bool,
+    lost: bool,
+    used: Instant,
+    /// Largest statement to send, bytes.
+    largest: usize,
+}
+
+/// Runs `$body` on the driver's connection `$conn` of either dialect; the answer is a `sqlx` result.
+macro_rules! on_link {
+    ($session:expr, $bound:expr, $conn:ident => $body:expr) => {{
+        $session.begin_call()?;
+        let answer = tokio::time::timeout($bound, async {
+            match &mut $session.link {
+                #[cfg(feature = "mysql")]
+                Link::MySql($conn) => $body,
+                #[cfg(feature = "postgres")]
+                Link::Postgres($conn) => $body,
+            }
+        })
+        .await;
+        $session.end_call(answer)
+    }};
+}
+
+impl Session {
+    /// A session on a fresh connection; `largest` is the size of the largest statement it may send, in bytes.
+    pub(crate) fn new(link: Link, largest: usize) -> Self {
+        Self { link, calling: false, open: false, lost: false, used: Instant::now(), largest }
+    }
+
+    /// Sets the size of the largest statement to send, bytes.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn send_at_most(&mut self, bytes: usize) {
+        self.largest = bytes;
+    }
+
+    /// The server's dialect.
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self.link {
+            #[cfg(feature = "mysql")]
+            Link::MySql(_) => Dialect::MySql,
+            #[cfg(feature = "postgres")]
+            Link::Postgres(_) => Dialect::Postgres,
+        }
+    }
+
+    /// Whether it may serve another caller.
+    pub(crate) fn is_clean(&self) -> bool {
+        !(self.calling || self.open || self.lost)
+    }
+
+    /// How long it has not been used.
+    pub(crate) fn idle(&self) -> Duration {
+        self.used.elapsed()
+    }
+
+    fn begin_call(&mut self) -> Result<()> {
+        if self.calling || self.lost {
+            return Err(Fault::new(Class::Lost, "the connection to the database is not usable any more"));
+        }
+        self.calling = true;
+        Ok(())
+    }
+
+    fn end_call<T>(
+        &mut self,
+        answer: std::result::Result<std::result::Result<T, sqlx::Error>, tokio::time::error::Elapsed>,
+    ) -> Result<T> {
+        self.calling = false;
+        self.used = Instant::now();
+        let result = match answer {
+            Ok(result) => result.map_err(Fault::from_driver),
+            Err(_) => Err(Fault::new(Class::Lost, "the database does not answer")),
+        };
+        if result.as_ref().is_err_and(|fault| fault.class == Class::Lost) {
+            self.lost = true;
+        }
+        result
+    }
+
+    /// All rows of a query. `?` stands for a value, `IN ?` for a set.
+    pub(crate) async fn rows(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        self.each_within(ANSWER_BOUND, sql, values, |row| {
+            rows.push(row);
+            Ok(())
+        })
+        .await?;
+        Ok(rows)
+    }
+
+    /// The first row of a query, if there is one. The query says so itself when it may find many (`LIMIT 1`).
+    pub(crate) async fn one(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Option<Row>> {
+        Ok(self.rows(sql, values).await?.into_iter().next())
+    }
+
+    /// Gives each row of a long query to `visit` as it comes; memory stays bounded.
+    pub(crate) async fn each(
+        &mut self,
+        sql: &str,
+        values: &[Value<'_>],
+        visit: impl FnMut(Row) -> Result<()> + Send,
+    ) -> Result<()> {
+        self.each_within(STREAM_BOUND, sql, values, visit).await
+    }
+
+    async fn each_within(
+        &mut self,
+        bound: Duration,
+        sql: &str,
+        values: &[Value<'_>],
+        mut visit: impl FnMut(Row) -> Result<()> + Send,
+    ) -> Result<()> {
+        let sql = self.dialect().translate(sql, values);
+        self.begin_call()?;
+        // The bound is for each row, so it stands inside.
+        let seen = match &mut self.link {
+            #[cfg(feature = "mysql")]
+            Link::MySql(conn) => {
+                let query = sqlx::query_with(AssertSqlSafe(sql), mysql_arguments(values)?);
+                let mut rows = conn.fetch(query);
+                loop {
+                    match tokio::time::timeout(bound, rows.try_next()).await {
+                        Ok(Ok(Some(row))) => visit(Row::MySql(row))?,
+                        Ok(Ok(None)) => break Ok(Ok(())),
+                        Ok(Err(e)) => break Ok(Err(e)),
+                        Err(late) => break Err(late),
+                    }
+                }
+            }
+            #[cfg(feature = "postgres")]
+            Link::Postgres(conn) => {
+                let query = sqlx::query_with(AssertSqlSafe(sql), postgres_arguments(values)?);
+                let mut rows = conn.fetch(query);
+                loop {
+                    match tokio::time::timeout(bound, rows.try_next()).await {
+                        Ok(Ok(Some(row))) => visit(Row::Postgres(row))?,
+                        Ok(Ok(None)) => break Ok(Ok(())),
+                        Ok(Err(e)) => break Ok(Err(e)),
+                        Err(late) => break Err(late),
+                    }
+                }
+            }
+        };
+        self.end_call(seen)
+    }
+
+    /// Runs a statement that changes rows.
+    pub(crate) async fn execute(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Done> {
+        let sql = self.dialect().translate(sql, values);
+        self.begin_call()?;
+        let answer = match &mut self.link {
+            #[cfg(feature = "mysql")]
+            Link::MySql(conn) => {
+                let query = sqlx::query_with(AssertSqlSafe(sql), mysql_arguments(values)?);
+                let answer = tokio::time::timeout(ANSWER_BOUND, conn.execute(query)).await;
+                answer.map(|r| r.map(|d| Done { affected: d.rows_affected(), last_id: d.last_insert_id() }))
+            }
+            #[cfg(feature = "postgres")]
+            Link::Postgres(conn) => {
+                let query = sqlx::query_with(AssertSqlSafe(sql), postgres_arguments(values)?);
+                let answer = tokio::time::timeout(ANSWER_BOUND, conn.execute(query)).await;
+                answer.map(|r| r.map(|d| Done { affected: d.rows_affected(), last_id: 0 }))
+            }
+        };
+        self.end_call(answer)
+    }
+
+    /// Runs a text of statements as it is: settings and schema steps, never anything with a caller's data in it.
+    pub(crate) async fn script(&mut self, text: &str) -> Result<()> {
+        self.script_within(ANSWER_BOUND, text).await
+    }
+
+    /// The same with a bound of its own.
+    pub(crate) async fn script_within(&mut self, bound: Duration, text: &str) -> Result<()> {
+        on_link!(self, bound, conn => {
+            conn.execute(sqlx::raw_sql(AssertSqlSafe(text))).await.map(|_| ())
+        })
+    }
+
+    /// Writes all rows of `bulk` in as few statements as their size allows.
+    pub(crate) async fn write(&mut self, bulk: &Bulk) -> Result<()> {
+        if bulk.is_empty() {
+            return Ok(());
+        }
+        match self.dialect() {
+            #[cfg(feature = "mysql")]
+            Dialect::MySql => {
+                for statement in bulk.mysql(self.largest) {
+                    self.script(&statement).await?;
+                }
+            }
+            #[cfg(feature = "postgres")]
+            Dialect::Postgres => {
+                self.begin_call()?;
+                let answer = match &mut self.link {
+                    Link::Postgres(conn) => {
+                        let query = sqlx::query_with(AssertSqlSafe(bulk.postgres_text()), bulk.postgres_arguments()?);
+                        tokio::time::timeout(ANSWER_BOUND, conn.execute(query)).await
+                    }
+                    #[cfg(feature = "mysql")]
+                    Link::MySql(_) => unreachable!("the dialect is the link's"),
+                };
+                self.end_call(answer)?;
+            }
+            #[cfg(not(all(feature = "mysql", feature = "postgres")))]
+            other => unreachable!("{other:?} is not built in"),
+        }
+        Ok(())
+    }
+
+    /// Begins a transaction.
+    pub(crate) async fn begin(&mut self, isolation: Isolation) -> Result<()> {
+        self.open = true;
+        let text = match (self.dialect(), isolation) {
+            (Dialect::MySql, Isolation::Write) => "START TRANSACTION",
+            (Dialect::MySql, Isolation::Snapshot) => {
+                "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+            }
+            (Dialect::Postgres, Isolation::Write) => "BEGIN ISOLATION LEVEL READ COMMITTED",
+            (Dialect::Postgres, Isolation::Snapshot) => "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+        };
+        self.script(text).await
+    }
+
+    /// Commits. After a fault of class [`Class::Lost`] it is not known whether it did.
+    pub(crate) async fn commit(&mut self) -> Result<()> {
+        self.script("COMMIT").await?;
+        self.open = false;
+        Ok(())
+    }
+
+    /// Rolls back.
+    pub(crate) async fn rollback(&mut self) -> Result<()> {
+        self.script("ROLLBACK").await?;
+        self.open = false;
+        Ok(())
+    }
+
+    /// Asks whether the server is there.
+    pub(crate) async fn ping(&mut self, bound: Duration) -> Result<()> {
+        use sqlx::Connection as _;
+        on_link!(self, bound, conn => conn.ping().await)
+    }
+
+    /// Says goodbye to the server.
+    pub(crate) async fn close(self) {
+        use sqlx::Connection as _;
+        let closing = async {
+            match self.link {
+                #[cfg(feature = "mysql")]
+                Link::MySql(conn) => conn.close().await,
+                #[cfg(feature = "postgres")]
+                Link::Postgres(conn) => conn.close().await,
+            }
+        };
+        // A server that is gone needs no goodbye.
+        let _ = tokio::time::timeout(Duration::from_secs(1), closing).await;
+    }
+}
+
+fn encoding(e: sqlx::error::BoxDynError) -> Fault {
+    Fault::from_driver(sqlx::Error::Encode(e))
+}
+
+#[cfg(feature = "mysql")]
+fn mysql_arguments(values: &[Value<'_>]) -> Result<sqlx::mysql::MySqlArguments> {
+    use sqlx::Arguments as _;
+    let mut arguments = sqlx::mysql::MySqlArguments::default();
+    for value in values {
+        match value {
+            Value::Int(n) => arguments.add(*n).map_err(encoding)?,
+            Value::Bytes(bytes) => arguments.add(*bytes).map_err(encoding)?,
+            Value::Text(text) => arguments.add(*text).map_err(encoding)?,
+            Value::Ints(all) => {
+                // The last one fills the places left over; of an empty set nothing is found.
+                for at in 0..crate::dialect::padded(all.len()) {
+                    arguments.add(all.get(at).or(all.last()).copied()).map_err(encoding)?;
+                }
+            }
+            Value::Blobs(all) => {
+                for at in 0..crate::dialect::padded(all.len()) {
+                    arguments.add(all.get(at).or(all.last()).copied()).map_err(encoding)?;
+                }
+            }
+        }
+    }
+    Ok(arguments)
+}
+
+#[cfg(feature = "postgres")]
+fn postgres_arguments(values: &[Value<'_>]) -> Result<sqlx::postgres::PgArguments> {
+    use sqlx::Arguments as _;
+    let mut arguments = sqlx::postgres::PgArguments::default();
+    for value in values {
+        match value {
+            Value::Int(n) => arguments.add(*n),
+            Value::Bytes(bytes) => arguments.add(*bytes),
+            Value::Text(text) => arguments.add(*text),
+            Value::Ints(all) => arguments.add(*all),
+            Value::Blobs(all) => arguments.add(*all),
+        }
+        .map_err(encoding)?;
+    }
+    Ok(arguments)
+}
