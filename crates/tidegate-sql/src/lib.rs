@@ -16,6 +16,7 @@ mod open;
 mod options;
 mod pool;
 mod read;
+mod row;
 mod session;
 mod value;
 

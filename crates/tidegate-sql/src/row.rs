@@ -1,6 +1,7 @@
 //! Rows of the schema as the rules' values.
 
 use tidegate_backend::stored::codec::{Numbered, decode_lines};
+use tidegate_core::command::Parked;
 use tidegate_core::gate::Copy;
 use tidegate_core::{
     BuyerId, Counts, Currency, IdError, JsonObject, Millis, Money, Order, OrderId, OrderNo, Payment, PaymentId, Refund,
@@ -13,7 +14,7 @@ use crate::fetched::Row;
 /// Columns that [`order`] reads, of `orders o`.
 pub(crate) const ORDER_COLUMNS: &str = "o.order_no, o.id, o.buyer_id, o.status, o.placed_at, o.pay_by, o.release_at, \
     o.paid_at, o.cancelled_at, o.cancel_reason, o.fulfilled_at, o.version, o.closed, o.last_seq, o.payment_count, \
-    o.requested_hold, o.supersedes, o.total, o.currency, o.lines, o.metadata";
+    o.requested_hold, o.supersedes, o.total, o.currency, o.line_items, o.metadata";
 
 /// Columns that [`payment`] reads, of `payments p`.
 pub(crate) const PAYMENT_COLUMNS: &str = "p.payment_no, p.payment_id, p.order_id, p.amount, p.currency, p.captured_at, \
@@ -197,14 +198,25 @@ pub(crate) fn sku(row: &Row) -> Result<(i64, Sku)> {
     Ok((row.int(0)?, sku))
 }
 
-/// A gate copy and the id of its SKU.
-pub(crate) fn copy(row: &Row) -> Result<(SkuId, Copy)> {
+/// The id of a SKU and its gate copy. `at` is the place of the first of [`COPY_COLUMNS`].
+pub(crate) fn copy(row: &Row, at: usize) -> Result<(SkuId, Copy)> {
     let copy = Copy {
-        archived: row.int(1)? != 0,
-        on_sale_from: opt_millis(row, 2)?,
-        max_per_order: row.opt_int(3)?,
-        available: row.int(4)?,
-        stock_version: row.int(5)?,
+        archived: row.int(at + 1)? != 0,
+        on_sale_from: opt_millis(row, at + 2)?,
+        max_per_order: row.opt_int(at + 3)?,
+        available: row.int(at + 4)?,
+        stock_version: row.int(at + 5)?,
     };
-    Ok((id(row, 0)?, copy))
+    Ok((id(row, at)?, copy))
+}
+
+/// An entry of the parked list: its order's number and id, its instant, its tries, its reason.
+pub(crate) fn parked(row: &Row) -> Result<Parked> {
+    Ok(Parked {
+        order: OrderNo(row.int(0)?),
+        order_id: id(row, 1)?,
+        at: millis(row, 2)?,
+        tries: row.int(3)?,
+        reason: row.text(4)?.to_owned(),
+    })
 }
