@@ -4,8 +4,10 @@
 //! - [`workload`]: random commands from seeded (or shrinkable) entropy.
 //! - [`faulty`]: a ledger that fails on demand.
 //! - [`servers`] (feature `servers`): private database servers for tests.
+//! - [`deadlines`]: the cases a [`tidegate_backend::DeadlineQueue`] passes; [`deadline_conformance!`] makes a test of each.
 //! - [`ledger`]: the cases a [`tidegate_backend::Ledger`] passes; [`ledger_conformance!`] makes a test of each.
 
+pub mod deadlines;
 pub mod faulty;
 pub mod ledger;
 pub mod oracle;
@@ -44,6 +46,36 @@ macro_rules! ledger_conformance {
                 $crate::ledger::$case(&|settings| Box::pin(async move {
                     let (ledger, kept) = $open(settings).await;
                     $crate::ledger::Opened { ledger, kept: Box::new(kept) }
+                })).await;
+            }
+        )+
+    };
+}
+
+/// One `#[tokio::test]` for every case of [`deadlines`]. `$open` is an async function
+/// `fn() -> (Arc<dyn DeadlineQueue>, impl Any)` that opens a fresh, empty queue; the second value is kept alive while the
+/// case runs.
+#[macro_export]
+macro_rules! deadline_conformance {
+    ($open:path) => {
+        $crate::deadline_conformance!($open;
+            claims_come_earliest_first_with_a_share_of_the_newest, ties_go_by_number, nothing_is_early,
+            a_lease_runs_out_and_its_receipt_dies_with_the_next_claim,
+            a_late_acknowledgement_counts_while_nobody_else_has_claimed, retry_counts_only_charged_tries,
+            the_same_deadline_again_changes_nothing, a_schedule_during_a_lease_outlives_its_acknowledgement,
+            what_waits_inside_a_lease_is_not_lost, the_earliest_of_several_instants_counts,
+            a_moved_deadline_is_neither_early_nor_lost, cancel_ends_a_lease,
+            contains_knows_what_waits_and_what_is_leased, earlier_is_never_missed, fifty_thousand_due_at_once,
+            extreme_instants_are_kept, it_is_incomplete_until_it_was_rebuilt, close_hands_back,
+            random_runs_agree_with_the_model);
+    };
+    ($open:path; $($case:ident),+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                $crate::deadlines::$case(&|| Box::pin(async {
+                    let (queue, kept) = $open().await;
+                    $crate::deadlines::Opened { queue, kept: Box::new(kept) }
                 })).await;
             }
         )+

@@ -1,1 +1,16 @@
-//! Redis and Valkey.
+//! Redis and Valkey: Tidegate's deadline index, the link between its nodes, and two building blocks of their own.
+//!
+//! - `connect/`: [`RedisOptions`] and [`Connector`], one way to a single server, Sentinel and Cluster.
+//! - `keys.rs`: every key. `scripts/`: every script. `reply.rs`: what scripts answer, taken apart.
+//! - `deadlines/`: [`RedisDeadlines`], the shared index of what is due.
+//!
+//! Redis 6.2 or Valkey 7.2 and newer. No type of the client crosses this crate's border.
+
+mod connect;
+mod deadlines;
+mod keys;
+mod reply;
+mod scripts;
+
+pub use connect::{Connector, RedisOptions};
+pub use deadlines::{DeadlineOptions, RedisDeadlines};

@@ -12,8 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::process::Signal;
-
 use super::Folder;
 use super::folder::own;
 use super::process::{Process, command, find, free_port, run, wait_until};

@@ -1,6 +1,6 @@
 //! Just enough of the Redis protocol to give a test's server orders, beside whatever client is being tested.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 

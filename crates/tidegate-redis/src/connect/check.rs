@@ -1,0 +1,77 @@
+//! Whether a server may be used at all.
+
+use tidegate_backend::{Error, ErrorKind, Result};
+
+use super::failed;
+use super::link::Link;
+
+/// The oldest version with the commands we use.
+const OLDEST: (u32, u32) = (6, 2);
+
+/// Checks every server that `link` leads to.
+///
+/// # Errors
+/// [`ErrorKind::Configuration`]: it must not be used, and what to do about it.
+pub(super) async fn usable(link: &Link) -> Result<()> {
+    for info in link.info("server").await.map_err(failed)? {
+        version(&info)?;
+    }
+    for info in link.info("memory").await.map_err(failed)? {
+        eviction(&info)?;
+    }
+    Ok(())
+}
+
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+fn version(info: &str) -> Result<()> {
+    // Valkey says which Redis it is compatible with.
+    let text = field(info, "redis_version").unwrap_or_default();
+    let mut parts = text.split('.').map(str::parse::<u32>);
+    let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else {
+        tracing::warn!(version = text, "the server does not tell its version; Redis 6.2 or Valkey 7.2 is needed");
+        return Ok(());
+    };
+    if (major, minor) < OLDEST {
+        let why = format!("the server is Redis {text}; Redis 6.2 or Valkey 7.2 or newer is needed");
+        return Err(Error::new(ErrorKind::Configuration, why));
+    }
+    Ok(())
+}
+
+fn eviction(info: &str) -> Result<()> {
+    match field(info, "maxmemory_policy") {
+        Some(policy) if policy.starts_with("allkeys-") => Err(Error::new(
+            ErrorKind::Configuration,
+            format!(
+                "the server's maxmemory-policy is {policy}: under pressure it would delete deadlines. Set `maxmemory-policy \
+                 noeviction` (or volatile-..: none of these keys expires), or give Tidegate a server of its own"
+            ),
+        )),
+        Some(_) => Ok(()),
+        None => {
+            tracing::warn!(
+                "the server does not tell its maxmemory-policy; make sure that it is noeviction or volatile-.."
+            );
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_and_policies() {
+        for (text, ok) in [("6.2.0", true), ("7.0.15", true), ("10.0.1", true), ("6.0.16", false), ("?", true)] {
+            assert_eq!(version(&format!("# Server\r\nredis_version:{text}\r\n")).is_ok(), ok, "{text}");
+        }
+        for (policy, ok) in [("noeviction", true), ("volatile-lru", true), ("allkeys-lru", false)] {
+            assert_eq!(eviction(&format!("maxmemory_policy:{policy}\r\n")).is_ok(), ok, "{policy}");
+        }
+        assert!(eviction("").is_ok() && version("").is_ok());
+    }
+}

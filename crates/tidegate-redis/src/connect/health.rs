@@ -1,0 +1,159 @@
+//! What answers and errors say about a connection.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use redis::{ErrorKind as Kind, RedisError, ServerErrorKind as Server};
+use tidegate_backend::ErrorKind;
+
+/// Silent answers in a row after which a connection is given up.
+const MAX_TIMEOUTS: u32 = 3;
+/// Most keys under watch: one for each partition that fails, and some.
+const MAX_FAILING: usize = 256;
+
+/// What an answer says about its connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Symptom {
+    /// It works.
+    None,
+    /// It was silent, or asked for patience: so once is nothing.
+    Slow(String),
+    /// It is cut off, or leads to a server that may not write: it must be replaced.
+    Lost(String),
+}
+
+pub(super) fn is_no_script(e: &RedisError) -> bool {
+    e.kind() == Kind::Server(Server::NoScript)
+}
+
+pub(super) fn symptom(e: &RedisError) -> Symptom {
+    match e.kind() {
+        _ if e.is_timeout() => Symptom::Slow("it does not answer in time".to_owned()),
+        Kind::Server(Server::ReadOnly) => Symptom::Lost("it has become a replica".to_owned()),
+        Kind::Server(Server::MasterDown) => Symptom::Lost("it has lost its master".to_owned()),
+        Kind::Server(Server::BusyLoading) => Symptom::Slow("it is loading its data".to_owned()),
+        Kind::Server(Server::ClusterDown | Server::TryAgain | Server::Moved | Server::Ask) => {
+            Symptom::Slow("the Cluster is rearranging itself".to_owned())
+        }
+        Kind::ClusterConnectionNotFound => Symptom::Slow("a node of the Cluster cannot be reached".to_owned()),
+        Kind::Io => Symptom::Lost(format!("the connection is lost ({e})")),
+        _ if e.is_connection_dropped() || e.is_unrecoverable_error() => {
+            Symptom::Lost(format!("the connection is lost ({e})"))
+        }
+        // Refused as it stands, by a server that works.
+        _ => Symptom::None,
+    }
+}
+
+/// What a caller can do about it.
+pub(super) fn kind(e: &RedisError) -> ErrorKind {
+    match e.kind() {
+        Kind::AuthenticationFailed
+        | Kind::InvalidClientConfig
+        | Kind::RESP3NotSupported
+        | Kind::Server(Server::NoPerm) => ErrorKind::Configuration,
+        Kind::Extension if matches!(e.code(), Some("WRONGPASS" | "NOAUTH")) => ErrorKind::Configuration,
+        Kind::Extension if e.code() == Some("WRONGTYPE") => ErrorKind::Corrupt,
+        Kind::UnexpectedReturnType | Kind::Parse => ErrorKind::Corrupt,
+        _ => ErrorKind::Unavailable,
+    }
+}
+
+#[derive(Debug, Default)]
+struct Suspect {
+    key: Vec<u8>,
+    failures: u32,
+}
+
+/// Keys whose holder does not answer: in a Cluster one master may be gone while the others work.
+#[derive(Debug, Default)]
+pub(super) struct Failing {
+    any: AtomicBool,
+    suspects: Mutex<HashMap<Vec<u8>, Suspect>>,
+}
+
+impl Failing {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Suspect>> {
+        self.suspects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes an answer; says why when the connection must be replaced.
+    pub(super) fn note(&self, key: &[u8], symptom: Symptom, cluster: bool) -> Option<String> {
+        if symptom == Symptom::None {
+            // Most answers, and no lock for them.
+            if self.any.load(Ordering::Acquire) {
+                let mut suspects = self.lock();
+                suspects.remove(tag(key, cluster));
+                self.any.store(!suspects.is_empty(), Ordering::Release);
+            }
+            return None;
+        }
+        let mut suspects = self.lock();
+        if suspects.len() >= MAX_FAILING && !suspects.contains_key(tag(key, cluster)) {
+            return None;
+        }
+        let suspect = suspects.entry(tag(key, cluster).to_vec()).or_default();
+        key.clone_into(&mut suspect.key);
+        suspect.failures = suspect.failures.saturating_add(1);
+        let failures = suspect.failures;
+        self.any.store(true, Ordering::Release);
+        match symptom {
+            Symptom::Lost(why) => Some(why),
+            Symptom::Slow(why) => (failures >= MAX_TIMEOUTS).then_some(why),
+            Symptom::None => None,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        !self.any.load(Ordering::Acquire)
+    }
+
+    /// A key of each.
+    pub(super) fn keys(&self) -> Vec<Vec<u8>> {
+        self.lock().values().map(|suspect| suspect.key.clone()).collect()
+    }
+
+    pub(super) fn clear(&self) {
+        let mut suspects = self.lock();
+        suspects.clear();
+        self.any.store(false, Ordering::Release);
+    }
+}
+
+/// What decides who holds a key.
+fn tag(key: &[u8], cluster: bool) -> &[u8] {
+    if !cluster {
+        return b"";
+    }
+    let tagged = key.iter().position(|b| *b == b'{').and_then(|from| {
+        let length = key[from + 1..].iter().position(|b| *b == b'}')?;
+        (length > 0).then(|| &key[from + 1..from + 1 + length])
+    });
+    tagged.unwrap_or(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_silences_in_a_row_are_too_many() {
+        let failing = Failing::default();
+        let slow = || Symptom::Slow("slow".to_owned());
+        assert_eq!(failing.note(b"{a}x", slow(), true), None);
+        assert_eq!(failing.note(b"{a}y", slow(), true), None);
+        assert_eq!(failing.note(b"{b}x", slow(), true), None);
+        assert_eq!(failing.note(b"{a}x", slow(), true).as_deref(), Some("slow"));
+        failing.note(b"{a}z", Symptom::None, true);
+        assert_eq!(failing.keys(), [b"{b}x".to_vec()]);
+        assert_eq!(failing.note(b"{a}x", slow(), true), None);
+        assert_eq!(failing.note(b"{a}x", Symptom::Lost("lost".to_owned()), true).as_deref(), Some("lost"));
+        failing.clear();
+        assert!(failing.is_empty());
+        assert_eq!(
+            (tag(b"a{b}c", true), tag(b"a{}c", true), tag(b"a{b}c", false)),
+            (&b"b"[..], &b"a{}c"[..], &b""[..])
+        );
+    }
+}

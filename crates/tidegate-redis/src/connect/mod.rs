@@ -1,0 +1,275 @@
+//! The way to Redis: one handle over a single server, Sentinel and Cluster.
+//!
+//! - `options.rs`: [`RedisOptions`], from a URL. `link.rs`: how connections are made.
+//! - `health.rs`: what answers and errors say about the connection. `watchdog.rs`: replaces it.
+//! - `check.rs`: whether a server may be used at all. `listen.rs`: subscriptions, on a link of their own.
+//!
+//! No lock is held while connecting: whoever has a command uses the present connection, or hears at once why there is none.
+
+mod check;
+mod health;
+mod link;
+mod listen;
+mod options;
+mod watchdog;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use redis::{Cmd, Value};
+use tidegate_backend::{Error, ErrorKind, Result};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use self::health::{Failing, Symptom};
+use self::link::{Link, RedisResult};
+use crate::scripts::Script;
+
+pub(crate) use self::listen::{Heard, Listener};
+pub use self::options::RedisOptions;
+
+/// Most calls in one round trip.
+pub(crate) const MAX_CALLS: usize = 4_096;
+
+/// One command, and the script it runs, if it runs one.
+pub(crate) struct Call {
+    command: Cmd,
+    script: Option<ScriptCall>,
+    /// The first key: who holds it must answer.
+    key: Vec<u8>,
+}
+
+struct ScriptCall {
+    script: &'static Script,
+    keys: Vec<Vec<u8>>,
+    arguments: Vec<Vec<u8>>,
+}
+
+impl ScriptCall {
+    fn command(&self, name: &str, script: &str) -> Cmd {
+        let mut command = redis::cmd(name);
+        command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.arguments);
+        command
+    }
+}
+
+impl Call {
+    /// `script` with these keys and arguments.
+    pub(crate) fn script(script: &'static Script, keys: Vec<Vec<u8>>, arguments: Vec<Vec<u8>>) -> Self {
+        let key = keys.first().cloned().unwrap_or_default();
+        let call = ScriptCall { script, keys, arguments };
+        Self { command: call.command("EVALSHA", script.hash()), script: Some(call), key }
+    }
+
+    /// A command whose only key is `key`.
+    pub(crate) fn plain(name: &str, key: &[u8], arguments: &[&[u8]]) -> Self {
+        let mut command = redis::cmd(name);
+        command.arg(key).arg(arguments);
+        Self { command, script: None, key: key.to_vec() }
+    }
+}
+
+/// The way to Redis. Cloning it is cheap; the connection ends with [`Connector::close`].
+#[derive(Clone)]
+pub struct Connector {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    options: RedisOptions,
+    link: ArcSwapOption<Link>,
+    /// Why it is not up, empty while it is.
+    trouble: ArcSwap<String>,
+    failing: Failing,
+    /// Counts the connections; whoever reads it learns of a new one.
+    epoch: watch::Sender<u64>,
+    wake: Notify,
+    calls: AtomicU64,
+    watchdog: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Connector {
+    /// Connects and checks the server. A server that cannot be reached now is no error: it is looked for until
+    /// [`Connector::close`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`]: the server answers and must not be used (too old, it evicts keys, it does not let us
+    /// in); the text says what to do.
+    pub async fn start(options: RedisOptions) -> Result<Self> {
+        let shared = Arc::new(Shared {
+            options,
+            link: ArcSwapOption::empty(),
+            trouble: ArcSwap::from_pointee("not connected yet".to_owned()),
+            failing: Failing::default(),
+            epoch: watch::Sender::new(0),
+            wake: Notify::new(),
+            calls: AtomicU64::new(0),
+            watchdog: Mutex::default(),
+        });
+        if let Err(e) = shared.reconnect().await
+            && e.kind() == ErrorKind::Configuration
+        {
+            return Err(e);
+        }
+        let watchdog = tokio::spawn(watchdog::run(Arc::clone(&shared)));
+        *shared.watchdog.lock().unwrap_or_else(PoisonError::into_inner) = Some(watchdog);
+        Ok(Self { shared })
+    }
+
+    /// Why Redis cannot be used now, if it cannot.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        let trouble = self.shared.trouble.load();
+        (!trouble.is_empty()).then(|| trouble.to_string())
+    }
+
+    /// Commands sent since the start (a script is one).
+    #[must_use]
+    pub fn commands_sent(&self) -> u64 {
+        self.shared.calls.load(Ordering::Relaxed)
+    }
+
+    /// Ends the connection and the task that watches it.
+    pub async fn close(&self) {
+        let watchdog = self.shared.watchdog.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(watchdog) = watchdog {
+            watchdog.abort();
+            // It was told to end; how it ended is of no interest.
+            let _ = watchdog.await;
+        }
+        self.shared.set_trouble("it was closed".to_owned());
+        self.shared.link.store(None);
+    }
+
+    pub(crate) fn options(&self) -> &RedisOptions {
+        &self.shared.options
+    }
+
+    /// Whether several keys may be named in one command.
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.shared.options.mode, options::Mode::Cluster(_))
+    }
+
+    /// Learns of new connections.
+    pub(crate) fn epochs(&self) -> watch::Receiver<u64> {
+        self.shared.epoch.subscribe()
+    }
+
+    /// One call.
+    pub(crate) async fn one(&self, call: Call) -> Result<Value> {
+        self.run(vec![call]).await.pop().expect("one answer a call")
+    }
+
+    /// Runs `calls` in one round trip (more than [`MAX_CALLS`]: in several); each has an answer of its own. They may run
+    /// in any order, and one whose answer was lost may have had its effect.
+    pub(crate) async fn run(&self, calls: Vec<Call>) -> Vec<Result<Value>> {
+        let mut answers = Vec::with_capacity(calls.len());
+        for calls in calls.chunks(MAX_CALLS) {
+            answers.extend(self.shared.run(calls).await);
+        }
+        answers
+    }
+}
+
+impl Shared {
+    async fn run(&self, calls: &[Call]) -> Vec<Result<Value>> {
+        let Some(link) = self.link.load_full() else {
+            let why = self.trouble.load();
+            return calls.iter().map(|_| Err(unavailable(&why))).collect();
+        };
+        self.calls.fetch_add(calls.len() as u64, Ordering::Relaxed);
+        metrics::counter!("tidegate_store_commands_total", "store" => "redis").increment(calls.len() as u64);
+        let commands: Vec<Cmd> = calls.iter().map(|call| call.command.clone()).collect();
+        let mut answers = link.run(&commands).await;
+        self.heal(&link, calls, &mut answers).await;
+        self.learn(&link, calls, &answers);
+        answers.into_iter().map(|answer| answer.map_err(failed)).collect()
+    }
+
+    /// Scripts that the server has forgotten (SCRIPT FLUSH, restart, failover) are sent again in full; whatever else was
+    /// in the pipeline is left alone.
+    async fn heal(&self, link: &Link, calls: &[Call], answers: &mut [RedisResult<Value>]) {
+        let forgotten = |answer: &RedisResult<Value>| answer.as_ref().is_err_and(|e| health::is_no_script(e));
+        let which: Vec<usize> = (0..calls.len()).filter(|at| forgotten(&answers[*at])).collect();
+        if which.is_empty() {
+            return;
+        }
+        let scripts = which.iter().filter_map(|at| calls[*at].script.as_ref());
+        let commands: Vec<Cmd> = scripts.map(|call| call.command("EVAL", call.script.source())).collect();
+        for (at, answer) in which.into_iter().zip(link.run(&commands).await) {
+            answers[at] = answer;
+        }
+    }
+
+    /// What the answers say about the connection.
+    fn learn(&self, link: &Arc<Link>, calls: &[Call], answers: &[RedisResult<Value>]) {
+        let cluster = matches!(**link, Link::Cluster(_));
+        for (call, answer) in calls.iter().zip(answers) {
+            let symptom = answer.as_ref().map_or_else(health::symptom, |_| Symptom::None);
+            let Some(why) = self.failing.note(&call.key, symptom, cluster) else { continue };
+            if self.is_present(link) {
+                self.set_trouble(why);
+                if !cluster {
+                    self.link.store(None);
+                }
+                self.wake.notify_one();
+            }
+        }
+        if self.failing.is_empty() && self.is_present(link) && !self.trouble.load().is_empty() {
+            self.set_trouble(String::new());
+        }
+    }
+
+    fn is_present(&self, link: &Arc<Link>) -> bool {
+        self.link.load().as_ref().is_some_and(|present| Arc::ptr_eq(present, link))
+    }
+
+    fn set_trouble(&self, why: String) {
+        metrics::gauge!("tidegate_store_up", "store" => "redis").set(if why.is_empty() { 1.0 } else { 0.0 });
+        if !why.is_empty() && self.trouble.load().is_empty() {
+            tracing::warn!(why, "Redis cannot be used");
+        }
+        self.trouble.store(Arc::new(why));
+    }
+
+    /// Makes a fresh connection, checks it, and puts it in the place of the old one.
+    async fn reconnect(&self) -> Result<()> {
+        let done = self.try_reconnect().await;
+        if let Err(e) = &done
+            && self.link.load().is_none()
+        {
+            self.set_trouble(e.to_string());
+        }
+        done
+    }
+
+    async fn try_reconnect(&self) -> Result<()> {
+        let link = link::connect(&self.options).await.map_err(failed)?;
+        check::usable(&link).await?;
+        let suspects: Vec<Cmd> = self.failing.keys().iter().map(|key| exists(key)).collect();
+        for answer in link.run(&suspects).await {
+            answer.map_err(failed)?;
+        }
+        self.failing.clear();
+        self.link.store(Some(Arc::new(link)));
+        self.set_trouble(String::new());
+        self.epoch.send_modify(|epoch| *epoch += 1);
+        Ok(())
+    }
+}
+
+fn exists(key: &[u8]) -> Cmd {
+    let mut command = redis::cmd("EXISTS");
+    command.arg(key);
+    command
+}
+
+fn unavailable(why: &str) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("Redis cannot be used: {why}"))
+}
+
+/// A client's error as ours.
+pub(crate) fn failed(e: redis::RedisError) -> Error {
+    Error::new(health::kind(&e), "Redis does not do as it was told").because(e)
+}

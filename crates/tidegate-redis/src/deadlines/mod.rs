@@ -1,0 +1,276 @@
+//! The shared index of what is due.
+//!
+//! - `wire.rs`: deadlines as Redis holds them. `buffer.rs`, `flush.rs`: changes on their way to Redis.
+//! - `claim.rs`: what is due, over all partitions. `wake.rs`: an earlier deadline wakes who sleeps.
+//! - `nodes.rs`: heartbeats, and taking over from nodes that are gone. `rebuild.rs`: who knows what was lost.
+//!
+//! Orders are spread over partitions by their number; each partition is one sorted set, scored by the instant at which a
+//! deadline is claimable next. A claim pushes the score to the lease's end, so there is no second set and nobody who must
+//! move things between sets. `now` is always the caller's: the server's clock is used for receipts and heartbeats only.
+
+mod buffer;
+mod claim;
+mod flush;
+mod nodes;
+mod rebuild;
+mod wake;
+mod wire;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::Value;
+use tidegate_backend::{BoxFuture, Claim, DeadlineQueue, Error, ErrorKind, IndexState, Receipt, Result, Retry};
+use tidegate_core::{Millis, OrderNo};
+use tokio::task::JoinHandle;
+
+use self::buffer::{Buffer, Change};
+use self::rebuild::Rebuild;
+use self::wake::Wake;
+use crate::connect::{Call, Connector};
+use crate::keys::Keys;
+use crate::reply;
+use crate::scripts::{self, Script};
+
+/// Most deadlines that one script call works on.
+const MAX_CALL: usize = 512;
+/// Deadlines of a call of `schedule` that is a page of a rebuild, which waits for room in the buffer.
+const PAGE: usize = 1_024;
+/// Longest wait for room, and for the buffer to be empty.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How an index is laid out. All nodes of one index must agree.
+#[derive(Debug, Clone)]
+pub struct DeadlineOptions {
+    /// How many partitions (1..=32; 16 by default, so that a Cluster spreads the load).
+    pub partitions: usize,
+}
+
+impl Default for DeadlineOptions {
+    fn default() -> Self {
+        Self { partitions: 16 }
+    }
+}
+
+/// Most partitions: each gets a share of every claim.
+const MAX_PARTITIONS: usize = 32;
+
+/// The deadlines of all nodes of one ledger, in Redis or Valkey. Dropped without [`DeadlineQueue::close`], what it has
+/// claimed is taken over by other nodes after a second, or when its lease ends.
+pub struct RedisDeadlines {
+    inner: Arc<Inner>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Inner {
+    connector: Connector,
+    keys: Keys,
+    partitions: usize,
+    /// This process: another one under the same name is another node.
+    node: [u8; 8],
+    buffer: Buffer,
+    wake: Wake,
+    rebuild: Rebuild,
+}
+
+impl RedisDeadlines {
+    /// Opens the index that `connector`'s options name, and starts its tasks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`] when there are no or too many partitions. A server that cannot be reached is no error:
+    /// the state says so, and the index serves once it can.
+    pub async fn open(connector: Connector, options: DeadlineOptions) -> Result<Self> {
+        if !(1..=MAX_PARTITIONS).contains(&options.partitions) {
+            let why = format!("a deadline index has 1..={MAX_PARTITIONS} partitions");
+            return Err(Error::new(ErrorKind::Configuration, why));
+        }
+        let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
+        let inner = Arc::new(Inner {
+            keys: Keys::new(&connector.options().name),
+            connector,
+            partitions: options.partitions,
+            node: random.to_be_bytes(),
+            buffer: Buffer::default(),
+            wake: Wake::default(),
+            rebuild: Rebuild::default(),
+        });
+        inner.first_look().await;
+        let tasks = vec![
+            tokio::spawn(flush::run(Arc::clone(&inner))),
+            tokio::spawn(nodes::run(Arc::clone(&inner))),
+            tokio::spawn(wake::run(Arc::clone(&inner))),
+        ];
+        Ok(Self { inner, tasks: Mutex::new(tasks) })
+    }
+
+    /// The connection it uses.
+    #[must_use]
+    pub fn connector(&self) -> &Connector {
+        &self.inner.connector
+    }
+
+    fn end_tasks(&self) {
+        for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for RedisDeadlines {
+    fn drop(&mut self) {
+        self.end_tasks();
+    }
+}
+
+impl Inner {
+    fn partition_of(&self, order: OrderNo) -> usize {
+        // Orders are numbered in turn: the number itself spreads them evenly.
+        usize::try_from(order.0.rem_euclid(self.partitions as i64)).expect("a remainder is small and not negative")
+    }
+
+    /// One call of `script` for each run of at most [`MAX_CALL`] items of a partition; `key_count` of a partition's keys.
+    fn calls<T>(
+        &self,
+        script: &'static Script,
+        key_count: usize,
+        items: impl IntoIterator<Item = (OrderNo, T)>,
+        arguments: impl Fn(&[(OrderNo, T)]) -> Vec<Vec<u8>>,
+    ) -> Vec<Call> {
+        let mut by_partition: Vec<Vec<(OrderNo, T)>> = (0..self.partitions).map(|_| Vec::new()).collect();
+        for (order, item) in items {
+            by_partition[self.partition_of(order)].push((order, item));
+        }
+        let mut calls = Vec::new();
+        for (partition, items) in by_partition.iter().enumerate() {
+            for items in items.chunks(MAX_CALL) {
+                let keys = self.keys.partition(partition)[..key_count].to_vec();
+                calls.push(Call::script(script, keys, arguments(items)));
+            }
+        }
+        calls
+    }
+
+    /// Runs calls; the first failure is the whole's.
+    async fn all(&self, calls: Vec<Call>) -> Result<Vec<Value>> {
+        self.connector.run(calls).await.into_iter().collect()
+    }
+
+    /// Waits until what was scheduled and cancelled here has reached Redis.
+    async fn settled(&self) -> Result<()> {
+        let late = |_| Error::new(ErrorKind::Unavailable, "deadlines wait for Redis");
+        tokio::time::timeout(PATIENCE, self.buffer.empty()).await.map_err(late)
+    }
+
+    /// Takes changes up without waiting for Redis.
+    fn put(&self, deadlines: &[(OrderNo, Millis)], change: Change) {
+        let lost = self.buffer.put(deadlines, change);
+        if lost > 0 && change == Change::Add {
+            self.rebuild.lost(lost);
+        }
+    }
+
+    /// Sums what calls answer, wakes when something waits again.
+    async fn end_claims(&self, calls: Vec<Call>) -> Result<()> {
+        let answers = self.all(calls).await?;
+        if answers.iter().any(|answer| reply::integer(answer).is_ok_and(|restored| restored > 0)) {
+            self.wake.earlier();
+        }
+        Ok(())
+    }
+}
+
+/// Order number and receipt.
+fn proof(order: OrderNo, receipt: Receipt) -> Vec<u8> {
+    [wire::sortable(order.0), receipt.0.to_be_bytes()].concat()
+}
+
+impl DeadlineQueue for RedisDeadlines {
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn state(&self) -> IndexState {
+        self.inner.rebuild.asked();
+        match self.inner.connector.trouble() {
+            Some(why) => IndexState::Unavailable(why),
+            None => self.inner.rebuild.token().map_or(IndexState::Whole, IndexState::Incomplete),
+        }
+    }
+
+    fn rebuilt(&self, token: u64) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.inner.end_rebuild(token))
+    }
+
+    fn schedule<'a>(&'a self, deadlines: &'a [(OrderNo, Millis)]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.inner.rebuild.asked();
+            if deadlines.len() < PAGE {
+                self.inner.put(deadlines, Change::Add);
+                return Ok(());
+            }
+            for page in deadlines.chunks(buffer::ROOM_FOR_PAGES) {
+                let late = |_| Error::new(ErrorKind::Unavailable, "Redis takes up no more deadlines");
+                tokio::time::timeout(PATIENCE, self.inner.buffer.room()).await.map_err(late)?;
+                self.inner.put(page, Change::Add);
+            }
+            Ok(())
+        })
+    }
+
+    fn cancel<'a>(&'a self, deadlines: &'a [(OrderNo, Millis)]) -> BoxFuture<'a, Result<()>> {
+        self.inner.put(deadlines, Change::Remove);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn claim(&self, now: Millis, max: usize, lease_ms: i64) -> BoxFuture<'_, Result<Vec<Claim>>> {
+        Box::pin(self.inner.claim(now, max.clamp(1, MAX_CALL), now.plus(lease_ms.max(1))))
+    }
+
+    fn ack<'a>(&'a self, receipts: &'a [(OrderNo, Receipt)]) -> BoxFuture<'a, Result<()>> {
+        let calls = self.inner.calls(&scripts::ACK, 2, receipts.iter().copied(), |items| {
+            items.iter().map(|(order, receipt)| proof(*order, *receipt)).collect()
+        });
+        Box::pin(self.inner.end_claims(calls))
+    }
+
+    fn retry<'a>(&'a self, retries: &'a [Retry]) -> BoxFuture<'a, Result<()>> {
+        let calls = self.inner.calls(&scripts::RETRY, 2, retries.iter().map(|r| (r.order, *r)), |items| {
+            let each = items.iter().flat_map(|(order, retry)| {
+                let mut text = proof(*order, retry.receipt);
+                text.extend(wire::sortable(retry.at.0));
+                text.push(if retry.charge { b'1' } else { b'0' });
+                [text, wire::not_before(retry.at)]
+            });
+            each.collect()
+        });
+        Box::pin(self.inner.end_claims(calls))
+    }
+
+    fn next_at(&self) -> BoxFuture<'_, Result<Option<Millis>>> {
+        Box::pin(self.inner.next_at())
+    }
+
+    fn earlier(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.inner.wake.sleep())
+    }
+
+    fn len(&self) -> BoxFuture<'_, Result<usize>> {
+        Box::pin(async move {
+            self.inner.settled().await?;
+            Ok(self.inner.peek(Millis(i64::MIN), 0, 0).await?.iter().map(|part| part.members).sum())
+        })
+    }
+
+    fn contains<'a>(&'a self, deadlines: &'a [(OrderNo, Millis)]) -> BoxFuture<'a, Result<Vec<bool>>> {
+        Box::pin(self.inner.contains(deadlines))
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            // What cannot be flushed or handed back now is found by the sweep, or when its lease ends.
+            let _ = tokio::time::timeout(Duration::from_secs(1), self.inner.buffer.empty()).await;
+            self.end_tasks();
+            self.inner.leave().await;
+        })
+    }
+}

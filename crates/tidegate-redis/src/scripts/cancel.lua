@@ -1,0 +1,32 @@
+-- Removes deadlines of a partition; a lease on one ends.
+-- KEYS[1]  due
+-- KEYS[2]  held
+-- ARGV     member (order number and instant) of each deadline
+-- returns  how many deadlines wait again, because they were scheduled during a lease that ended
+-- bound    512 deadlines
+-- An entry of held: receipt (8 bytes, big-endian), tries (4), leased (1), node (8), instant (8), another instant that was
+--          scheduled during the lease (8, or none)
+local due, held = KEYS[1], KEYS[2]
+local restored = 0
+local function score(instant)
+  local high, low = struct.unpack('>I4I4', instant)
+  return string.format('%.17g', (high - 2147483648) * 4294967296 + low)
+end
+for i = 1, #ARGV do
+  local order, instant = string.sub(ARGV[i], 1, 8), string.sub(ARGV[i], 9, 16)
+  redis.call('ZREM', due, ARGV[i])
+  local entry = redis.call('HGET', held, order)
+  if entry then
+    local again = string.sub(entry, 30, 37)
+    if string.sub(entry, 22, 29) == instant then
+      redis.call('HDEL', held, order)
+      if again ~= '' then
+        redis.call('ZADD', due, 'NX', score(again), order .. again)
+        restored = restored + 1
+      end
+    elseif again == instant then
+      redis.call('HSET', held, order, string.sub(entry, 1, 29))
+    end
+  end
+end
+return restored

@@ -1,0 +1,52 @@
+//! The scripts, one file each; their headers say what they take and give. They name commands literally, take every key from
+//! KEYS, do a bounded amount of work, and may be run again when an answer was lost.
+
+use std::sync::OnceLock;
+
+/// A script and its hash.
+#[derive(Debug)]
+pub(crate) struct Script {
+    source: &'static str,
+    hash: OnceLock<String>,
+}
+
+impl Script {
+    const fn new(source: &'static str) -> Self {
+        Self { source, hash: OnceLock::new() }
+    }
+
+    pub(crate) fn source(&self) -> &'static str {
+        self.source
+    }
+
+    /// What EVALSHA calls it by.
+    pub(crate) fn hash(&self) -> &str {
+        self.hash.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned())
+    }
+}
+
+macro_rules! scripts {
+    ($($name:ident = $file:literal;)+) => {
+        $(pub(crate) static $name: Script = Script::new(include_str!($file));)+
+        #[cfg(test)]
+        const ALL: &[(&str, &str)] = &[$(($file, include_str!($file))),+];
+    };
+}
+
+scripts! {
+    SCHEDULE = "schedule.lua";
+    CANCEL = "cancel.lua";
+    CLAIM = "claim.lua";
+    PEEK = "peek.lua";
+    ACK = "ack.lua";
+    RETRY = "retry.lua";
+    CONTAINS = "contains.lua";
+    HAND_BACK = "hand_back.lua";
+    BEAT = "beat.lua";
+    LEASE = "lease.lua";
+    REBUILD_BEGIN = "rebuild_begin.lua";
+    REBUILD_END = "rebuild_end.lua";
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+//! What the tests share.
+#![expect(dead_code, reason = "each test uses a part of it")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_backend::{DeadlineQueue, IndexState};
+use tidegate_core::{Millis, OrderNo};
+use tidegate_redis::{Connector, DeadlineOptions, RedisDeadlines, RedisOptions};
+
+/// An index on the server that `url` names.
+pub async fn open(url: &str) -> RedisDeadlines {
+    open_with(RedisOptions::parse(url).unwrap()).await
+}
+
+pub async fn open_with(options: RedisOptions) -> RedisDeadlines {
+    let connector = Connector::start(options).await.unwrap();
+    RedisDeadlines::open(connector, DeadlineOptions::default()).await.unwrap()
+}
+
+/// An index that is whole.
+pub async fn open_whole(url: &str) -> Arc<RedisDeadlines> {
+    let queue = Arc::new(open(url).await);
+    if let IndexState::Incomplete(token) = queue.state() {
+        queue.rebuilt(token).await.unwrap();
+    }
+    assert_eq!(queue.state(), IndexState::Whole);
+    queue
+}
+
+/// Waits until `ready`; returns how long it took.
+pub async fn until(what: &str, limit: Duration, mut ready: impl FnMut() -> bool) -> Duration {
+    let began = Instant::now();
+    while !ready() {
+        assert!(began.elapsed() < limit, "{what}: not within {limit:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    began.elapsed()
+}
+
+pub fn deadlines(range: std::ops::Range<i64>) -> Vec<(OrderNo, Millis)> {
+    range.map(|n| (OrderNo(n), Millis(n))).collect()
+}
