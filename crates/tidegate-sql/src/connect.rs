@@ -134,17 +134,24 @@ fn seconds(role: Role) -> (u64, u64) {
     }
 }
 
-/// Sequential scans are off for commits: every one of their reads is by a key, and a plan that was made while a table
-/// was small must not stay one that reads it whole.
+/// Sequential scans are off: every statement is by a key or an index, and a plan that was made while a table was small
+/// must not stay one that reads it whole. Reads are planned for their own values each time (one plan for all guesses that
+/// a `LIMIT` takes a tenth of the table, and walks it), in the order of an index and joined row by row: of a table without
+/// statistics it guesses that few rows match, and would sort or join a million.
 #[cfg(feature = "postgres")]
 fn postgres_settings(role: Role) -> String {
     let (statement, idle) = seconds(role);
-    let scan = if role == Role::Writer { "SET enable_seqscan = off;" } else { "" };
+    let plan = match role {
+        Role::Writer => "",
+        Role::Reader | Role::Audit => {
+            "SET plan_cache_mode = force_custom_plan; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;"
+        }
+    };
     format!(
         "SET statement_timeout = '{statement}s'; SET lock_timeout = '{LOCK_SECONDS}s';
         SET idle_in_transaction_session_timeout = '{idle}s';
         SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED;
-        SET jit = off; SET client_min_messages = warning; {scan}
+        SET jit = off; SET client_min_messages = warning; SET enable_seqscan = off; {plan}
         SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
     )
 }

@@ -13,6 +13,8 @@ pub(crate) mod money;
 pub(crate) mod orders;
 pub(crate) mod probe;
 pub(crate) mod stock;
+#[cfg(test)]
+mod tests;
 
 use tidegate_backend::Page;
 use tidegate_backend::stored::cursor::{List, encode};

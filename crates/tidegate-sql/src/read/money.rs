@@ -28,9 +28,12 @@ pub(crate) async fn payments_of(session: &mut Session, orders: &[&[u8]]) -> Resu
     if orders.is_empty() {
         return Ok(of_order);
     }
-    let sql = format!("SELECT {} FROM payments p WHERE p.order_id IN ? ORDER BY p.payment_no", row::PAYMENT_COLUMNS);
+    // Sorted here: asked to do it, PostgreSQL may walk the primary key.
+    let sql = format!("SELECT {} FROM payments p WHERE p.order_id IN ?", row::PAYMENT_COLUMNS);
     let rows = session.rows(&sql, &[Value::Blobs(orders)]).await?;
-    for payment in with_refunds(session, rows.iter().map(row::payment).collect::<Result<_>>()?).await? {
+    let mut payments: Vec<(i64, Payment)> = rows.iter().map(row::payment).collect::<Result<_>>()?;
+    payments.sort_unstable_by_key(|(no, _)| *no);
+    for payment in with_refunds(session, payments).await? {
         of_order.entry(payment.order_id.clone()).or_default().push(payment);
     }
     Ok(of_order)
@@ -39,20 +42,17 @@ pub(crate) async fn payments_of(session: &mut Session, orders: &[&[u8]]) -> Resu
 /// Numbered payments with their refunds, in their order.
 pub(super) async fn with_refunds(session: &mut Session, payments: Vec<(i64, Payment)>) -> Result<Vec<Payment>> {
     let numbers: Vec<i64> = payments.iter().map(|(no, _)| *no).collect();
-    let mut refunds: Map<i64, Vec<Refund>> = Map::default();
+    let mut refunds: Map<i64, Vec<(i64, Refund)>> = Map::default();
     if !numbers.is_empty() {
-        let sql = format!(
-            "SELECT {} FROM refunds r JOIN payments p ON p.payment_no = r.payment_no WHERE r.payment_no IN ? \
-            ORDER BY r.refund_no",
-            row::REFUND_COLUMNS
-        );
+        let sql = format!("SELECT {} FROM refunds r WHERE r.payment_no IN ?", row::REFUND_COLUMNS);
         for r in session.rows(&sql, &[Value::Ints(&numbers)]).await? {
-            refunds.entry(r.int(10)?).or_default().push(row::refund(&r)?.1);
+            refunds.entry(r.int(10)?).or_default().push(row::refund(&r)?);
         }
     }
     let joined = payments.into_iter().map(|(no, payment)| {
-        let refunds = refunds.remove(&no).unwrap_or_default();
-        Payment { refunds, ..payment }
+        let mut refunds = refunds.remove(&no).unwrap_or_default();
+        refunds.sort_unstable_by_key(|(no, _)| *no);
+        Payment { refunds: refunds.into_iter().map(|(_, refund)| refund).collect(), ..payment }
     });
     Ok(joined.collect())
 }
@@ -135,10 +135,9 @@ pub(crate) async fn refunds(
         _ => None,
     };
     let sql = format!(
-        "SELECT {} FROM refunds r{} {} payments p ON p.payment_no = r.payment_no {} ORDER BY r.refund_no DESC LIMIT ?",
+        "SELECT {} FROM refunds r{} {} ORDER BY r.refund_no DESC LIMIT ?",
         row::REFUND_COLUMNS,
         hint(session, index),
-        session.dialect().pick("STRAIGHT_JOIN", "JOIN"),
         terms.sql
     );
     let rows = session.rows(&sql, &terms.values).await?;

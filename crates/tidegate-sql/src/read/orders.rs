@@ -7,6 +7,7 @@ use tidegate_core::{Millis, Order, OrderId, OrderNo, Status};
 
 use super::{MAX_ROWS, bytes, finish, money, page};
 use crate::fault::Result;
+use crate::fetched::Row;
 use crate::row;
 use crate::session::{Isolation, Session};
 use crate::value::{Value, number};
@@ -69,7 +70,7 @@ pub(crate) async fn deadlines(
         values.splice(0..0, [pending, at.into(), no.0.into(), size]);
     }
     let mut due = Vec::new();
-    let read = |r: crate::fetched::Row| {
+    let read = |r: Row| {
         due.push((OrderNo(r.int(0)?), Millis(r.int(1)?)));
         Ok(())
     };
@@ -87,14 +88,15 @@ fn deadline_table(session: &Session) -> &'static str {
     session.dialect().pick("orders o FORCE INDEX (orders_due)", "orders o")
 }
 
-/// The parked list, newest first, from below the number `before`.
+/// The parked list, newest first, from below the number `before`. Entries whose order has ended meanwhile are passed
+/// over, so that a page may be short though more follow.
 pub(crate) async fn parked(session: &mut Session, before: Option<i64>, limit: usize) -> Result<Page<Parked>> {
-    let join = session.dialect().pick("STRAIGHT_JOIN", "JOIN");
-    let sql = format!(
-        "SELECT k.order_no, o.id, k.at, k.tries, k.reason, k.parked_no FROM parked k {join} orders o \
-        ON o.order_no = k.order_no WHERE k.parked_no < ? AND o.status = ? ORDER BY k.parked_no DESC LIMIT ?"
-    );
-    let values = [before.unwrap_or(i64::MAX).into(), number(Status::Pending), Value::from(limit as i64 + 1)];
-    let rows = session.rows(&sql, &values).await?;
-    page(rows.iter().map(|r| Ok((r.int(5)?, row::parked(r)?))), limit, List::Parked)
+    let sql = "SELECT k.order_no, o.id, k.at, k.tries, k.reason, k.parked_no, o.status \
+        FROM (SELECT * FROM parked WHERE parked_no < ? ORDER BY parked_no DESC LIMIT ?) k \
+        JOIN orders o ON o.order_no = k.order_no ORDER BY k.parked_no DESC";
+    let rows = session.rows(sql, &[before.unwrap_or(i64::MAX).into(), Value::from(limit as i64 + 1)]).await?;
+    let read = |r: &Row| Ok((r.int(5)?, (row::parked(r)?, row::numbered::<Status>(r, 6)?)));
+    let Page { items, next } = page(rows.iter().map(read), limit, List::Parked)?;
+    let pending = items.into_iter().filter(|(_, status)| *status == Status::Pending);
+    Ok(Page { items: pending.map(|(parked, _)| parked).collect(), next })
 }
