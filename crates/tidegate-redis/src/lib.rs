@@ -3,14 +3,17 @@
 //! - `connect/`: [`RedisOptions`] and [`Connector`], one way to a single server, Sentinel and Cluster.
 //! - `keys.rs`: every key. `scripts/`: every script. `reply.rs`: what scripts answer, taken apart.
 //! - `deadlines/`: [`RedisDeadlines`], the shared index of what is due.
+//! - `bus/`: [`RedisBus`], what nodes tell each other.
 //!
 //! Redis 6.2 or Valkey 7.2 and newer. No type of the client crosses this crate's border.
 
+mod bus;
 mod connect;
 mod deadlines;
 mod keys;
 mod reply;
 mod scripts;
 
+pub use bus::RedisBus;
 pub use connect::{Connector, RedisOptions};
 pub use deadlines::{DeadlineOptions, RedisDeadlines};

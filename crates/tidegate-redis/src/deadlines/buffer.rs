@@ -57,10 +57,6 @@ impl Buffer {
         lost
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.lock().changes.len()
-    }
-
     /// The next flush, nearest first; waits until there is something.
     pub(super) async fn take(&self) -> Vec<((Millis, OrderNo), Change)> {
         loop {

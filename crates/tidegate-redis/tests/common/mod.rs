@@ -1,10 +1,12 @@
 //! What the tests share.
 #![expect(dead_code, reason = "each test uses a part of it")]
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tidegate_backend::{DeadlineQueue, IndexState};
+use tidegate_conformance::servers::{Cluster, Engine};
 use tidegate_core::{Millis, OrderNo};
 use tidegate_redis::{Connector, DeadlineOptions, RedisDeadlines, RedisOptions};
 
@@ -16,6 +18,25 @@ pub async fn open(url: &str) -> RedisDeadlines {
 pub async fn open_with(options: RedisOptions) -> RedisDeadlines {
     let connector = Connector::start(options).await.unwrap();
     RedisDeadlines::open(connector, DeadlineOptions::default()).await.unwrap()
+}
+
+static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
+static NAMES: AtomicU32 = AtomicU32::new(0);
+
+/// A Cluster that all who hold it at once in this process share.
+pub fn shared_cluster() -> Arc<Cluster> {
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.upgrade().unwrap_or_else(|| {
+        let cluster = Arc::new(Cluster::start(Engine::Redis, false));
+        *shared = Arc::downgrade(&cluster);
+        cluster
+    })
+}
+
+/// A fresh index on a server that others use.
+pub async fn open_named(url: &str) -> RedisDeadlines {
+    let name = format!("shop-{}", NAMES.fetch_add(1, Ordering::Relaxed));
+    open_with(RedisOptions::parse(url).unwrap().name(&name).unwrap()).await
 }
 
 /// An index that is whole.
