@@ -4,6 +4,7 @@
 //! - [`gate`]: [`Gate`], copies of what is available; a soft filter, synchronous.
 //! - [`deadlines`]: [`DeadlineQueue`], an index of what is due; losing it loses nothing.
 //! - [`clock`]: [`Clock`], [`SystemClock`], [`ManualClock`]; every instant on an order comes from the ledger's.
+//! - [`steady`]: [`SteadyClock`], which follows another clock and survives its steps.
 //! - [`bus`]: [`Bus`], what nodes tell each other; every word of it is only an optimisation.
 //! - [`stored`]: what every SQL ledger does alike.
 //! - [`error`]: [`Error`] and its [`ErrorKind`].
@@ -16,6 +17,7 @@ pub mod deadlines;
 pub mod error;
 pub mod gate;
 pub mod ledger;
+pub mod steady;
 pub mod stored;
 
 pub use bus::{Bus, Notice};
@@ -28,3 +30,4 @@ pub use ledger::{
     Capabilities, Commit, Deadline, EventRecord, Ledger, OrderFilter, Page, PageRequest, PaymentFilter, Probe, Probed,
     RefundFilter,
 };
+pub use steady::SteadyClock;

@@ -1,20 +1,19 @@
 //! Everything Tidegate needs when there is no server beside it.
 //!
-//! - [`clock`]: [`EmbeddedClock`], the order clock of one process: it survives steps of the host's clock and suspend.
+//! - [`EmbeddedClock`]: the order clock of one process: it survives steps of the host's clock and suspend.
 //! - [`gate`]: [`EmbeddedGate`], copies of what is available, in sharded maps.
 //! - [`deadlines`]: [`EmbeddedDeadlines`], an index of deadlines in memory; the ledger rebuilds it at a start.
 //! - `sqlite` (feature `sqlite`): `SqliteLedger`, the ledger in one file, with one writer thread and group commit.
 //!
 //! Nothing here prints, exits or reads the environment; every thread is joined by `close` or by dropping its owner.
 
-pub mod clock;
 pub mod deadlines;
 pub mod gate;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
-pub use clock::EmbeddedClock;
 pub use deadlines::EmbeddedDeadlines;
 pub use gate::EmbeddedGate;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Options, SqliteLedger, Synchronous};
+pub use tidegate_backend::SteadyClock as EmbeddedClock;

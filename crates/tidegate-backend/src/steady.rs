@@ -1,7 +1,8 @@
-//! The order clock of one process.
+//! A clock that runs by itself and follows another: the order clock of an embedded ledger, and what a node knows of a
+//! database's clock.
 //!
-//! It shows the host's wall clock at the start plus the time since (`CLOCK_BOOTTIME`, which runs through suspend).
-//! A host clock that drifts is followed slowly; one that jumps is a *step*: reported, and followed only once somebody
+//! It shows its source's wall clock at the start plus the time since (`CLOCK_BOOTTIME`, which runs through suspend).
+//! A source that drifts is followed slowly; one that jumps is a *step*: reported, and followed only once somebody
 //! accepts it. It never runs backwards: an accepted step back is made up by running at half speed.
 
 use std::fmt;
@@ -9,9 +10,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
-use tidegate_backend::{BoxFuture, Clock, ClockStatus};
 use tidegate_core::Millis;
 use tokio::sync::Notify;
+
+use crate::{BoxFuture, Clock, ClockStatus};
 
 const NS_PER_MS: i64 = 1_000_000;
 /// A larger distance to the host's clock is a step.
@@ -23,7 +25,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Where a clock takes its time from.
 pub trait TimeSource: Send + Sync {
-    /// The host's wall clock, nanoseconds since 1970 (UTC).
+    /// The wall clock to follow, nanoseconds since 1970 (UTC).
     fn wall_ns(&self) -> i64;
     /// Nanoseconds since some fixed instant, suspend included; never runs backwards.
     fn boot_ns(&self) -> i64;
@@ -45,8 +47,8 @@ impl TimeSource for HostTime {
     }
 }
 
-/// The clock of the embedded ledger. See the module's text for what it promises.
-pub struct EmbeddedClock {
+/// A steady clock. See the module's text for what it promises.
+pub struct SteadyClock {
     source: Box<dyn TimeSource>,
     state: Mutex<State>,
     accepted: Notify,
@@ -68,7 +70,7 @@ struct Reading {
     catching_up: bool,
 }
 
-impl EmbeddedClock {
+impl SteadyClock {
     /// A clock on the host's time that never shows an instant before `not_before` (the newest in the ledger).
     #[must_use]
     pub fn new(not_before: Option<Millis>) -> Self {
@@ -121,7 +123,7 @@ impl EmbeddedClock {
     }
 }
 
-impl Clock for EmbeddedClock {
+impl Clock for SteadyClock {
     fn now(&self) -> Millis {
         Millis(self.now_ns().div_euclid(NS_PER_MS))
     }
@@ -176,9 +178,9 @@ impl Clock for EmbeddedClock {
     }
 }
 
-impl fmt::Debug for EmbeddedClock {
+impl fmt::Debug for SteadyClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EmbeddedClock").field("status", &self.status()).finish()
+        f.debug_struct("SteadyClock").field("status", &self.status()).finish()
     }
 }
 
@@ -215,12 +217,12 @@ mod tests {
         }
     }
 
-    fn clock(not_before: Option<Millis>) -> (Fake, EmbeddedClock) {
+    fn clock(not_before: Option<Millis>) -> (Fake, SteadyClock) {
         let fake = Fake::default();
-        (fake.clone(), EmbeddedClock::with_source(Box::new(fake), not_before))
+        (fake.clone(), SteadyClock::with_source(Box::new(fake), not_before))
     }
 
-    fn since_start(c: &EmbeddedClock) -> i64 {
+    fn since_start(c: &SteadyClock) -> i64 {
         c.now().0 - START / NS_PER_MS
     }
 
@@ -294,7 +296,7 @@ mod tests {
 
     #[tokio::test]
     async fn sleeping_is_never_early_and_seldom_late() {
-        let c = EmbeddedClock::new(None);
+        let c = SteadyClock::new(None);
         let mut late: Vec<Duration> = Vec::new();
         for ms in [0, 1, 3, 7, 12, 20, 5, 2, 9] {
             let at = c.now().plus(ms);
