@@ -1,7 +1,7 @@
 -- Ids, keys and SKUs are bytes: no collation folds them. Instants are milliseconds since 1970. Numbers for names: codec.rs.
 -- Statements end with a semicolon at the end of a line; each can be run again, since MySQL cannot undo one.
 
-CREATE TABLE IF NOT EXISTS meta (name VARBINARY(32) PRIMARY KEY, value BIGINT NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+CREATE TABLE IF NOT EXISTS meta (name VARCHAR(32) PRIMARY KEY, value BIGINT NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
 -- A commit of a batch: its random id tells whether an uncertain COMMIT took place, its number makes order numbers.
 CREATE TABLE IF NOT EXISTS batches (
@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS batches (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
 -- One row: the newest event's cursor and instant. Changed last in every commit that has events, so cursors have no gap.
-CREATE TABLE IF NOT EXISTS counters (name VARBINARY(32) PRIMARY KEY, newest BIGINT NOT NULL, at BIGINT NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+CREATE TABLE IF NOT EXISTS counters (name VARCHAR(32) PRIMARY KEY, newest BIGINT NOT NULL, at BIGINT NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 INSERT IGNORE INTO counters (name, newest, at) VALUES ('events', 0, 0);
 
 -- Free attributes stand apart: a commit that sells a thousand units rewrites one short row.

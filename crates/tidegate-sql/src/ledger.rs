@@ -14,12 +14,13 @@ use tidegate_core::command::Parked;
 use tidegate_core::gate::Copy;
 use tidegate_core::{Command, Millis, Order, OrderId, OrderNo, Payment, PaymentId, Refund, Sku, SkuId, StockChange};
 
+use crate::clock::SqlClock;
 use crate::dialect::Dialect;
 use crate::fault::{self, Class};
 use crate::open::{self, Parts};
 use crate::options::SqlOptions;
-use crate::read;
 use crate::session::Session;
+use crate::{read, upkeep, write};
 
 /// Most deadlines or copies one call gives; callers page.
 const MAX_ROWS: usize = 100_000;
@@ -32,7 +33,7 @@ const READ_TRIES: usize = 2;
 pub struct SqlLedger {
     /// Taken out by `close`.
     parts: Mutex<Option<Arc<Parts>>>,
-    clock: Arc<dyn Clock>,
+    clock: Arc<SqlClock>,
     dialect: Dialect,
 }
 
@@ -75,7 +76,7 @@ impl SqlLedger {
     /// [`ErrorKind::Unavailable`] a server that cannot be reached.
     pub async fn open(options: SqlOptions) -> Result<Arc<Self>> {
         let parts = open::open(&options).await?;
-        let (clock, dialect) = (parts.clock.clone(), parts.address.dialect());
+        let (clock, dialect) = (parts.clock.clone(), parts.dialect);
         Ok(Arc::new(Self { parts: Mutex::new(Some(Arc::new(parts))), clock, dialect }))
     }
 
@@ -103,8 +104,11 @@ impl Ledger for SqlLedger {
     }
 
     fn commit(&self, commands: Arc<[Command]>) -> BoxFuture<'_, Result<Commit>> {
-        let _ = commands;
-        Box::pin(std::future::ready(Err(Error::new(ErrorKind::Unavailable, "commits come with the next change"))))
+        Box::pin(async move {
+            let parts = self.parts()?;
+            let _permit = parts.commits.acquire().await.map_err(|_| fault::closed())?;
+            write::commit(&parts, &commands).await
+        })
     }
 
     fn probe(&self, probes: Vec<Probe>) -> BoxFuture<'_, Result<Vec<Probed>>> {
@@ -184,13 +188,24 @@ impl Ledger for SqlLedger {
     }
 
     fn prune(&self, tombstones: Millis, keys: Millis) -> BoxFuture<'_, Result<bool>> {
-        let _ = (tombstones, keys);
-        Box::pin(std::future::ready(Err(Error::new(ErrorKind::Unavailable, "pruning comes with the next change"))))
+        Box::pin(async move {
+            let parts = self.parts()?;
+            let mut lease = parts.writes.get().await?;
+            Ok(upkeep::prune(&mut lease, tombstones, keys).await?)
+        })
     }
 
     fn advance(&self, ms: i64) -> BoxFuture<'_, Result<Millis>> {
-        let _ = ms;
-        Box::pin(std::future::ready(Err(Error::new(ErrorKind::Unavailable, "the clock comes with the next change"))))
+        Box::pin(async move {
+            if !self.clock.is_manual() || ms < 0 {
+                let text = "only a manual clock can be moved, and only forward; start with --manual-clock";
+                return Err(Error::new(ErrorKind::Configuration, text));
+            }
+            let parts = self.parts()?;
+            let at = upkeep::advance(&mut *parts.writes.get().await?, ms).await?;
+            self.clock.advance_to(at)?;
+            Ok(at)
+        })
     }
 
     fn audit(&self, lag_bound_ms: i64) -> BoxFuture<'_, Result<Report>> {
@@ -206,15 +221,18 @@ impl Ledger for SqlLedger {
     }
 
     fn probe_write(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(std::future::ready(Err(Error::new(ErrorKind::Unavailable, "the probe comes with the next change"))))
+        Box::pin(async move {
+            let parts = self.parts()?;
+            let mut lease = parts.writes.get().await?;
+            Ok(upkeep::probe_write(&mut lease).await?)
+        })
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            if let Some(parts) = self.parts.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                parts.writes.close();
-                parts.reads.close();
-                parts.audits.close();
+            let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(parts) = parts {
+                parts.close().await;
             }
             Ok(())
         })

@@ -6,6 +6,7 @@
 //! - `clock.rs`: an estimate of the database's clock. `ceiling.rs`: what the bench compares with.
 
 mod bulk;
+mod clock;
 mod connect;
 mod dialect;
 mod fault;
@@ -18,7 +19,9 @@ mod pool;
 mod read;
 mod row;
 mod session;
+mod upkeep;
 mod value;
+mod write;
 
 pub use ledger::SqlLedger;
 pub use options::SqlOptions;

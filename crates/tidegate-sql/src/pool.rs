@@ -45,7 +45,8 @@ impl managed::Manager for Connector {
     }
 }
 
-/// A pool for one role.
+/// A pool for one role; a copy is the same pool.
+#[derive(Clone)]
 pub(crate) struct Pool {
     inner: managed::Pool<Connector>,
     role: &'static str,

@@ -29,15 +29,6 @@ pub(crate) enum Isolation {
     Snapshot,
 }
 
-/// What a statement did.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Done {
-    /// Rows it changed (MySQL counts an upsert's updated row twice).
-    pub(crate) affected: u64,
-    /// The number MySQL gave (`AUTO_INCREMENT`, `LAST_INSERT_ID(..)`); 0 on PostgreSQL, which returns rows instead.
-    pub(crate) last_id: u64,
-}
-
 pub(crate) enum Link {
     #[cfg(feature = "mysql")]
     MySql(sqlx::MySqlConnection),
@@ -198,8 +189,9 @@ impl Session {
         self.end_call(seen)
     }
 
-    /// Runs a statement that changes rows.
-    pub(crate) async fn execute(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Done> {
+    /// Runs a statement that changes rows; gives the number MySQL made for it (`AUTO_INCREMENT`, `LAST_INSERT_ID(..)`), 0 on
+    /// PostgreSQL, whose statements return rows instead.
+    pub(crate) async fn execute(&mut self, sql: &str, values: &[Value<'_>]) -> Result<u64> {
         let sql = self.dialect().translate(sql, values);
         self.begin_call()?;
         let answer = match &mut self.link {
@@ -207,13 +199,13 @@ impl Session {
             Link::MySql(conn) => {
                 let query = sqlx::query_with(AssertSqlSafe(sql), mysql_arguments(values)?);
                 let answer = tokio::time::timeout(ANSWER_BOUND, conn.execute(query)).await;
-                answer.map(|r| r.map(|d| Done { affected: d.rows_affected(), last_id: d.last_insert_id() }))
+                answer.map(|r| r.map(|d| d.last_insert_id()))
             }
             #[cfg(feature = "postgres")]
             Link::Postgres(conn) => {
                 let query = sqlx::query_with(AssertSqlSafe(sql), postgres_arguments(values)?);
                 let answer = tokio::time::timeout(ANSWER_BOUND, conn.execute(query)).await;
-                answer.map(|r| r.map(|d| Done { affected: d.rows_affected(), last_id: 0 }))
+                answer.map(|r| r.map(|_| 0))
             }
         };
         self.end_call(answer)
@@ -294,21 +286,6 @@ impl Session {
     pub(crate) async fn ping(&mut self, bound: Duration) -> Result<()> {
         use sqlx::Connection as _;
         on_link!(self, bound, conn => conn.ping().await)
-    }
-
-    /// Says goodbye to the server.
-    pub(crate) async fn close(self) {
-        use sqlx::Connection as _;
-        let closing = async {
-            match self.link {
-                #[cfg(feature = "mysql")]
-                Link::MySql(conn) => conn.close().await,
-                #[cfg(feature = "postgres")]
-                Link::Postgres(conn) => conn.close().await,
-            }
-        };
-        // A server that is gone needs no goodbye.
-        let _ = tokio::time::timeout(Duration::from_secs(1), closing).await;
     }
 }
 
