@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tidegate::{Embedded, Options, Tidegate};
-use tidegate_server::{Limits, Server, ServerConfig, Token};
+use tidegate::{Options, Parts, Tidegate};
+use tidegate_server::{Limits, Server, ServerConfig, Surface, Token};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -25,17 +25,18 @@ pub struct LocalServer {
 }
 
 impl LocalServer {
-    /// Opens the ledger and listens.
+    /// Starts on opened back ends and listens.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for a ledger that cannot be opened; [`Failure::Work`].
-    pub async fn start(ledger: Embedded, options: Options, tokens: Vec<Token>) -> Result<Self> {
-        let tidegate = Tidegate::start(ledger.open().await?, options).await?;
+    /// [`Failure::Work`].
+    pub async fn start(parts: Parts, options: Options, tokens: Vec<Token>) -> Result<Self> {
+        let tidegate = Tidegate::start(parts, options).await?;
         let config = ServerConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             tokens,
             manual_clock: tidegate.operations().clock().manual,
             limits: Limits::default(),
+            surface: Surface::Whole,
         };
         let server = Server::bind(config, tidegate.clone()).map_err(|e| Failure::Work(e.to_string()))?;
         let addr = server.local_addr();

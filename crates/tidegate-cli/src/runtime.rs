@@ -31,15 +31,18 @@ pub fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     })
 }
 
-/// Resolves at the next SIGINT or SIGTERM.
-pub async fn interrupted() {
+/// Resolves at the next SIGINT or SIGTERM after this call (not after the first poll).
+pub fn interrupted() -> impl Future<Output = ()> + Send {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut int), Ok(mut term)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
-        // Without handlers the signals end the process by themselves.
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = int.recv() => {}
-        _ = term.recv() => {}
+    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    async {
+        let (Ok(mut int), Ok(mut term)) = signals else {
+            // Without handlers the signals end the process by themselves.
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = int.recv() => {}
+            _ = term.recv() => {}
+        }
     }
 }

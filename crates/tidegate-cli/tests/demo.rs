@@ -70,7 +70,7 @@ fn a_ledger_of_its_own_is_kept_and_a_second_demo_on_it_is_refused() {
 #[test]
 fn wrong_flags_are_usage() {
     for args in [
-        &["--ledger", "postgres://localhost/x"][..],
+        &["--ledger", "oracle://localhost/x"][..],
         &["--ledger", "sqlite:"],
         &["--store", "redis://localhost"],
         &["--pay-ratio", "1.5"],

@@ -172,7 +172,8 @@ fn wrong_files_flags_and_servers_have_their_exit_codes() {
         (&[&shop, "--map", "colour=x"], 2),
         (&[&shop, "--currency", "XXQ"], 2),
         (&[&shop, "--speed", "0"], 2),
-        (&[&shop, "--ledger", "mysql://localhost/x"], 2),
+        (&[&shop, "--ledger", "oracle://localhost/x"], 2),
+        (&[&shop, "--ledger", "mysql://localhost:1/x"], 3),
         (&[&shop, "--to", "localhost:1"], 2),
         (&[&shop, "--to", "http://127.0.0.1:1"], 3),
     ] {

@@ -8,7 +8,7 @@ use tidegate::{Catalog, Operations, Orders, Tidegate};
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::Tokens;
-use crate::config::{Limits, ServerConfig};
+use crate::config::{Limits, ServerConfig, Surface};
 use crate::metrics::requests::RequestMetrics;
 use crate::serve::registry::Registry;
 
@@ -21,6 +21,7 @@ pub(crate) struct App {
     pub(crate) tokens: Tokens,
     pub(crate) limits: Limits,
     pub(crate) manual_clock: bool,
+    pub(crate) surface: Surface,
     /// Whether it listens on a loopback address.
     pub(crate) loopback: bool,
     pub(crate) started: Instant,
@@ -45,6 +46,7 @@ impl App {
             tidegate,
             tokens: Tokens::new(config.tokens),
             manual_clock: config.manual_clock,
+            surface: config.surface,
             loopback: config.listen.ip().is_loopback(),
             started: Instant::now(),
             metrics: RequestMetrics::new(),

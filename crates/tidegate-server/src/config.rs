@@ -16,6 +16,18 @@ pub struct ServerConfig {
     pub manual_clock: bool,
     /// The server's bounds.
     pub limits: Limits,
+    /// What it answers.
+    pub surface: Surface,
+}
+
+/// What a server answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Surface {
+    /// The whole API and its pages.
+    #[default]
+    Whole,
+    /// `/healthz`, `/readyz` and `/metrics` alone: a process that does background work.
+    Probes,
 }
 
 /// A token of the configuration: kept as a hash, never as itself.

@@ -26,7 +26,7 @@ mod routes;
 mod serve;
 mod shape;
 
-pub use config::{Limits, Role, ServerConfig, ServerError, Token, hash_token};
+pub use config::{Limits, Role, ServerConfig, ServerError, Surface, Token, hash_token};
 pub use metrics::catalogue::metrics_markdown;
 pub use metrics::{MetricsHandle, install_metrics};
 pub use openapi::openapi_json;

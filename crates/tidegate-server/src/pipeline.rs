@@ -16,12 +16,14 @@ use hyper::body::Incoming;
 use crate::access;
 use crate::app::App;
 use crate::call::Call;
+use crate::config::Surface;
 use crate::metrics::requests::UNMATCHED;
 use crate::problem::{self, Problem, catalogue};
 use crate::reply::{Answer, Body};
 use crate::request::body::{self, Taken};
 use crate::request::path;
 use crate::router::{self, BodyRule, Found, Route};
+use crate::routes;
 
 /// Answers one request.
 pub(crate) async fn answer(app: &Arc<App>, request: Request<Incoming>) -> Response<Body> {
@@ -48,6 +50,11 @@ fn find(app: &App, parts: &Parts) -> Result<(usize, &'static Route, Ids), Proble
     match router::find(&parts.method, parts.uri.path()) {
         Found::Route { route, .. } if route.operation == "advanceClock" && !app.manual_clock => {
             let detail = "The clock moves by hand only on a server started with --manual-clock, which is for tests.";
+            Err(Problem::new(&catalogue::NOT_FOUND, detail))
+        }
+        Found::Route { route, .. } if app.surface == Surface::Probes && !routes::is_probe(route) => {
+            let detail =
+                "This process does background work and answers /healthz, /readyz and /metrics only; ask a server.";
             Err(Problem::new(&catalogue::NOT_FOUND, detail))
         }
         Found::Route { index, route, ids } => {

@@ -1,6 +1,7 @@
 //! Orders that live and die on time: stock is held while a buyer pays, what is not paid by its deadline is cancelled
 //! and its stock comes back, exactly once, on time; a payment racing the deadline never loses; nothing is oversold.
 //!
+//! - [`Stores`]: which ledger and which store, by their URLs.
 //! - [`Tidegate`]: open one, keep it, clone it; [`Tidegate::stop`] ends its workers.
 //! - [`Orders`]: place, pay, cancel, extend, fulfil, and the money around them.
 //! - [`Catalog`]: SKUs, their stock, its ledger.
@@ -16,6 +17,9 @@ mod embedded;
 mod error;
 mod operations;
 mod orders;
+#[cfg(all(feature = "redis", any(feature = "mysql", feature = "postgres")))]
+mod redis;
+mod stores;
 mod tidegate;
 mod workers;
 
@@ -25,6 +29,7 @@ pub use embedded::Embedded;
 pub use error::{Error, Result};
 pub use operations::{Operations, Readiness, ReconcileReport};
 pub use orders::{Cancelled, Orders, Paid, Placed};
+pub use stores::Stores;
 pub use tidegate::{Options, Parts, Tidegate};
 
 pub use tidegate_backend::{

@@ -39,8 +39,12 @@ enum Command {
     /// Serve the HTTP API and act on deadlines
     #[command(after_help = "Example:\n  tidegate serve --ledger sqlite:/var/lib/tidegate/ledger.db --hold-seconds 900")]
     Serve(serve::Args),
-    /// Do the background work alone, beside `serve --no-workers`
-    #[command(after_help = "Example:\n  tidegate worker --ledger URL")]
+    /// Do the background work alone, beside `serve --no-workers` on MySQL, MariaDB or PostgreSQL
+    #[command(
+        after_help = "It takes the configuration of `serve`, but listens only with the flag --listen, and then answers /healthz, \
+                            /readyz and /metrics alone.\n\nExample:\n  tidegate worker --ledger postgres://tidegate@db/shop --store redis://cache \
+                            --listen 127.0.0.1:9101"
+    )]
     Worker(worker::Args),
     /// Sell a whole flash sale in one command and check every invariant
     #[command(after_help = "Example:\n  tidegate demo --orders 5000 --seed 7")]

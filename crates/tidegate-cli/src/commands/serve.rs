@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tidegate::{Embedded, Options, Tidegate};
-use tidegate_server::{Role, Server, ServerConfig, Token};
+use tidegate::{Options, Tidegate};
+use tidegate_server::{Role, Server, ServerConfig, Surface, Token};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
@@ -59,15 +59,24 @@ pub fn run(args: Args) -> Result {
 }
 
 async fn serve(config: &Config, manual_clock: bool) -> Result {
-    tidegate_server::install_metrics().map_err(|e| Failure::Work(format!("cannot start the metrics: {e}")))?;
-    let ledger = Embedded::at(&config.ledger)
-        .settings(config.settings)
-        .manual_clock(manual_clock)
-        .full_sync(config.synchronous_full);
-    let parts = ledger.open().await.map_err(not_opened)?;
-    let options = Options { queue_commands: config.queue_size, workers: config.workers, ..Options::default() };
-    let tidegate = Tidegate::start(parts, options).await?;
+    let tidegate = start(config, manual_clock).await?;
     let served = listen(config, manual_clock, &tidegate).await;
+    stop(&tidegate, served).await
+}
+
+/// Opens the stores and starts the library on them.
+pub(super) async fn start(config: &Config, manual_clock: bool) -> Result<Tidegate> {
+    tidegate_server::install_metrics().map_err(|e| Failure::Work(format!("cannot start the metrics: {e}")))?;
+    let [ledger, _] = config.where_it_is();
+    let opened = config.stores.clone().manual_clock(manual_clock).open().await;
+    let parts = opened.map_err(|e| not_opened(&config.stores, &ledger, e))?;
+    let options = Options { queue_commands: config.queue_size, workers: config.workers, lease_ms: config.lease_ms };
+    Ok(Tidegate::start(parts, options).await?)
+}
+
+/// Stops the library within what is left of [`STOP_WITHIN`] since the signal that `served` gives; a second signal stops
+/// at once.
+pub(super) async fn stop(tidegate: &Tidegate, served: Result<Instant>) -> Result {
     let left = match &served {
         Ok(signalled) => STOP_WITHIN.saturating_sub(signalled.elapsed()),
         Err(Failure::Interrupted) => return Err(Failure::Interrupted),
@@ -85,15 +94,26 @@ async fn serve(config: &Config, manual_clock: bool) -> Result {
 
 /// Listens until a signal and the end of the requests under way; gives the instant of the signal.
 async fn listen(config: &Config, manual_clock: bool, tidegate: &Tidegate) -> Result<Instant> {
-    let server = Server::bind(server_config(config, manual_clock)?, tidegate.clone());
+    let server = Server::bind(server_config(config, manual_clock, Surface::Whole)?, tidegate.clone());
     let server = server.map_err(|e| Failure::Usage(e.to_string()))?;
     let address = server.local_addr();
-    tracing::info!(%address, ledger = %config.ledger.display(), workers = config.workers, tokens = config.tokens.len(), "ready");
+    let [ledger, store] = config.where_it_is();
+    tracing::info!(%address, ledger, store, workers = config.workers, tokens = config.tokens.len(), "ready");
+    // Whoever reads the line may send a signal at once.
+    let signal = runtime::interrupted();
     // A closed stdout is no reason not to serve.
     let _ = output::line(format!("tidegate {} listening on http://{address}", env!("CARGO_PKG_VERSION")));
+    until_signalled(server, signal).await
+}
+
+/// Serves until `first`, a signal, and the end of the requests under way; gives the instant of the signal.
+pub(super) async fn until_signalled(
+    server: Server,
+    first: impl Future<Output = ()> + Send + 'static,
+) -> Result<Instant> {
     let (signalled, signal) = watch::channel(None);
     let serving = server.serve(async move {
-        runtime::interrupted().await;
+        first.await;
         tracing::info!("stopping; a second signal stops at once");
         signalled.send_replace(Some(Instant::now()));
     });
@@ -110,13 +130,15 @@ async fn listen(config: &Config, manual_clock: bool, tidegate: &Tidegate) -> Res
     signalled.ok_or_else(|| Failure::Work("the server ended by itself; its log says why".to_owned()))
 }
 
-fn server_config(config: &Config, manual_clock: bool) -> Result<ServerConfig> {
+/// The HTTP server's part of the configuration.
+pub(super) fn server_config(config: &Config, manual_clock: bool, surface: Surface) -> Result<ServerConfig> {
     let tokens = config.tokens.iter().map(token);
     Ok(ServerConfig {
         listen: config.listen,
         tokens: tokens.collect::<Result<_>>()?,
         limits: config.limits,
         manual_clock,
+        surface,
     })
 }
 
@@ -128,7 +150,7 @@ pub fn token(entry: &Entry) -> Result<Token> {
 }
 
 /// Logs to stderr what `filter` lets through.
-fn start_log(filter: &str) -> Result {
+pub(super) fn start_log(filter: &str) -> Result {
     let filter = EnvFilter::try_new(filter)
         .map_err(|e| Failure::Usage(format!("log (TIDEGATE_LOG) is {filter:?}, which is no filter: {e}")))?;
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -143,7 +165,7 @@ fn start_log(filter: &str) -> Result {
 }
 
 /// Raises the soft limit on open files to the hard one.
-fn raise_open_files() {
+pub(super) fn raise_open_files() {
     let hard = getrlimit(Resource::Nofile).maximum;
     // Refused only where a sandbox forbids it; then the server takes fewer connections.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });

@@ -1,7 +1,7 @@
 //! Where the tools read from and write to: a running server, or a stopped ledger that is opened for the length of the
 //! command. A ledger is served on the loopback address to this process alone, so both ways give the same answers.
 
-use tidegate::{Embedded, Options};
+use tidegate::{Options, Stores};
 use tidegate_server::{Role, Token, hash_token};
 
 use crate::client::{Client, ServerArgs};
@@ -14,9 +14,12 @@ use crate::local::LocalServer;
 pub struct SourceArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// Open this stopped ledger instead of talking to a server
+    /// Open this ledger instead of talking to a server: a stopped one if it is a SQLite file, any other beside its servers
     #[arg(long, value_name = "URL", conflicts_with = "to")]
     ledger: Option<String>,
+    /// The store of that ledger, to look at its deadlines too [default: the configuration's]
+    #[arg(long, value_name = "URL", requires = "ledger")]
+    store: Option<String>,
 }
 
 /// An opened source. End it with [`Source::close`].
@@ -39,39 +42,43 @@ impl SourceArgs {
                 let client = self.server.client()?;
                 Ok(Source { label: client.base().to_owned(), client, local: None })
             }
-            Some(url) => open_ledger(url, create).await,
+            Some(url) => open_ledger(url, self.store.clone(), create).await,
         }
     }
 }
 
-async fn open_ledger(url: &str, create: bool) -> Result<Source> {
+async fn open_ledger(url: &str, store: Option<String>, create: bool) -> Result<Source> {
     let settings = ConfigArgs {
         config: std::env::var_os("TIDEGATE_CONFIG").map(Into::into),
         ledger: Some(url.to_owned()),
+        store,
         listen: Some("127.0.0.1:0".to_owned()),
         no_workers: true,
         ..ConfigArgs::default()
     };
     let config = Config::load(&settings)?;
-    if !create && !config.ledger.exists() {
-        return Err(Failure::Usage(format!(
-            "--ledger {url}: there is no file {}; check the path",
-            config.ledger.display()
-        )));
+    if let Some(file) = config.stores.file().filter(|file| !create && !file.exists()) {
+        let file = file.display();
+        return Err(Failure::Usage(format!("--ledger {url}: there is no file {file}; check the path")));
     }
-    let ledger =
-        Embedded::at(&config.ledger).settings(config.settings).stored_clock().full_sync(config.synchronous_full);
-    let options = Options { queue_commands: config.queue_size, workers: false, ..Options::default() };
+    let [ledger, _] = config.where_it_is();
+    let parts =
+        config.stores.clone().stored_clock().open().await.map_err(|e| not_opened(&config.stores, &ledger, e))?;
+    let options = Options { queue_commands: config.queue_size, workers: false, lease_ms: config.lease_ms };
     let secret = super::token::random()?;
     let token = Token { name: "tool".to_owned(), sha256: hash_token(&secret), role: Role::Ops };
-    let local = LocalServer::start(ledger, options, vec![token]).await?;
+    let local = LocalServer::start(parts, options, vec![token]).await?;
     let client = Client::new(Some(&format!("http://{}", local.addr)), Some(&secret))?;
-    Ok(Source { client, label: config.ledger.display().to_string(), local: Some(local) })
+    let label = config.stores.file().map_or(ledger, |file| file.display().to_string());
+    Ok(Source { client, label, local: Some(local) })
 }
 
-/// Why a ledger cannot be opened, as a failure of the command.
-pub fn not_opened(e: tidegate::Error) -> Failure {
+/// Why a ledger, shown as `ledger`, cannot be opened, as a failure of the command.
+pub fn not_opened(stores: &Stores, ledger: &str, e: tidegate::Error) -> Failure {
     match e {
+        tidegate::Error::LedgerUnavailable(why) if stores.file().is_none() => Failure::Unreachable(format!(
+            "{ledger}: {why}; start the database, or name another ledger with --ledger (TIDEGATE_LEDGER)"
+        )),
         tidegate::Error::Broken(why) => Failure::Work(format!(
             "{why}; if it is a Tidegate ledger, restore it from a backup; if not, name another with --ledger (TIDEGATE_LEDGER)"
         )),

@@ -16,6 +16,8 @@ pub enum Kind {
     LogFilter,
     /// `true` or `false`.
     Switch,
+    /// A name of 1 to this many of `A-Z a-z 0-9 . _ -`.
+    Name(usize),
     /// One of these words.
     Choice(&'static [&'static str]),
     /// A length of time in this range, milliseconds: `"500ms"`, `"10s"`, `"5m"`, `"1h"`, `"7d"`.
@@ -74,8 +76,8 @@ const fn key(
 #[rustfmt::skip]
 pub const KEYS: &[Key] = &[
     key("listen", Kind::Address, "127.0.0.1:8080", "", Some("--listen"), "address and port of the HTTP server; anything but loopback needs [[tokens]]"),
-    key("ledger", Kind::Url, "sqlite:tidegate-data/ledger.db", "", Some("--ledger"), "the ledger: sqlite:PATH, relative to the working directory"),
-    key("store", Kind::Url, "embedded", "", Some("--store"), "gate and deadline index: embedded, in this process"),
+    key("ledger", Kind::Url, "sqlite:tidegate-data/ledger.db", "", Some("--ledger"), "the ledger: sqlite:PATH, relative to the working directory, or mysql://, mariadb://, postgres://, postgresql:// with user:password@host:port/database"),
+    key("store", Kind::Url, "embedded", "", Some("--store"), "index of deadlines and link between nodes: embedded, in this process, or redis://, redis-sentinel://, redis-cluster:// (rediss.. for TLS)"),
     key("log", Kind::LogFilter, "info", "", None, "what is logged on stderr: error, warn, info, debug, trace, or a tracing filter"),
     key("hold_seconds", Kind::Count(1, TEN_YEARS), "1800", "seconds", Some("--hold-seconds"), "how long an order that names no hold time waits for its payment"),
     key("max_hold_seconds", Kind::Count(1, TEN_YEARS), "86400", "seconds", None, "longest hold of an order, extensions included"),
@@ -84,8 +86,14 @@ pub const KEYS: &[Key] = &[
     key("tombstone_days", Kind::Count(1, 3_650), "7", "days", None, "how long an id that was cancelled before it was placed stays taken"),
     key("queue_size", Kind::Count(1, 1_000_000), "8192", "commands", None, "commands that may wait for the ledger before calls are refused as overloaded"),
     key("workers", Kind::Switch, "true", "", Some("--no-workers"), "whether this process acts on deadlines"),
+    key("lease", Kind::Time(1_000, 60_000), "5s", "time", None, "how long a deadline belongs to the process that took it; one that ends in between is taken over after it at the latest"),
     key("threads", Kind::CountOrZero(2, 1_024), "0", "threads", None, "threads that serve requests, at least 2; 0: one a core"),
     key("sqlite.synchronous", Kind::Choice(&["full", "normal"]), "full", "", None, "full: an answered order survives a power loss; normal: it survives a crash of the process, and a power loss may take the last ones"),
+    key("sql.connections", Kind::Count(1, 256), "8", "connections", None, "connections of this process to MySQL, MariaDB or PostgreSQL for reads; a reconciliation takes one more"),
+    key("sql.writers", Kind::Count(1, 64), "4", "connections", None, "connections for commits beside them: as many batches may be in flight"),
+    key("redis.name", Kind::Name(64), "shop", "", None, "what the keys and the channel in Redis are named after, so that several shops can share it; the same for every process of a ledger"),
+    key("redis.partitions", Kind::Count(1, 32), "16", "partitions", None, "partitions of the index of deadlines, which a Cluster spreads; the same for every process of a ledger"),
+    key("redis.response_timeout", Kind::Time(50, 10_000), "500ms", "time", None, "how long an answer of Redis may take"),
     key("limits.connections", Kind::CountOrZero(2, 1 << 20), "0", "connections", None, "connections at once, the longest idle ones are closed first; 0: three quarters of the open files allowed, at most 16,384"),
     key("limits.header_timeout", Kind::Time(100, HOUR), "10s", "time", None, "from the first byte of a request's headers to their end"),
     key("limits.header_size", Kind::Size(1 << 10, 1 << 20), "32KiB", "size", None, "largest request line and headers"),

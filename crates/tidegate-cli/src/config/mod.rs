@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::json;
+use tidegate::Stores;
 use tidegate::core::{LatePayment, Settings};
 use tidegate_server::Limits;
 
@@ -36,7 +37,7 @@ pub struct ConfigArgs {
     /// The ledger [default: sqlite:tidegate-data/ledger.db]
     #[arg(long, value_name = "URL")]
     pub ledger: Option<String>,
-    /// Gate and deadline index [default: embedded]
+    /// Index of deadlines and link between nodes [default: embedded]
     #[arg(long, value_name = "URL")]
     pub store: Option<String>,
     /// How long an order that names no hold time waits for its payment, seconds [default: 1800]
@@ -55,14 +56,12 @@ pub struct ConfigArgs {
 pub struct Config {
     /// Where it listens.
     pub listen: SocketAddr,
-    /// The SQLite ledger's file.
-    pub ledger: PathBuf,
-    /// Whether an answered order survives a power loss.
-    pub synchronous_full: bool,
+    /// The ledger and the store beside it.
+    pub stores: Stores,
+    /// How long a deadline belongs to the process that took it, milliseconds.
+    pub lease_ms: i64,
     /// The log filter.
     pub log: String,
-    /// The rules' settings.
-    pub settings: Settings,
     /// Commands that may wait for the ledger.
     pub queue_size: usize,
     /// Whether it acts on deadlines.
@@ -140,14 +139,21 @@ impl Config {
             ..usual
         };
         let listen = text("listen").parse().unwrap_or_else(|_| SocketAddr::from(([127, 0, 0, 1], 8080)));
-        let synchronous_full = text("sqlite.synchronous") == "full";
-        let (log, ledger, store) = (text("log"), text("ledger"), text("store"));
+        let (log, lease_ms) = (text("log"), get(&layers, "lease").time_ms().unwrap_or_default());
         let (queue_size, threads) = (count("queue_size"), Some(count("threads")).filter(|n| *n > 0));
         let workers = get(&layers, "workers").switch().unwrap_or(true);
 
-        let ledger = sqlite_path(&ledger).map_err(|why| format!("{}: ledger: {why}", get(&layers, "ledger").origin));
-        let store = embedded_store(&store).map_err(|why| format!("{}: store: {why}", get(&layers, "store").origin));
-        layers.faults.extend(store.err());
+        let stores = stores_at(&text("ledger"), &text("store"));
+        let stores = stores.map_err(|(key, why)| format!("{}: {key}: {why}", get(&layers, key).origin));
+        let stores = stores.map(|stores| {
+            stores
+                .settings(settings)
+                .full_sync(text("sqlite.synchronous") == "full")
+                .connections(count("sql.connections"), count("sql.writers"))
+                .name(text("redis.name"))
+                .partitions(count("redis.partitions"))
+                .response_timeout(time("redis.response_timeout"))
+        });
         if settings.hold_seconds > settings.max_hold_seconds {
             let (hold, max) = (get(&layers, "hold_seconds").origin, get(&layers, "max_hold_seconds").origin);
             layers.faults.push(format!(
@@ -162,28 +168,21 @@ impl Config {
                  add a token (`tidegate token` makes one) or listen on 127.0.0.1"
             ));
         }
-        match ledger {
-            Ok(ledger) if layers.faults.is_empty() => {
+        match stores {
+            Ok(stores) if layers.faults.is_empty() => {
                 let tokens = layers.tokens.clone();
-                Ok(Self {
-                    listen,
-                    ledger,
-                    synchronous_full,
-                    log,
-                    settings,
-                    queue_size,
-                    workers,
-                    threads,
-                    limits,
-                    tokens,
-                    layers,
-                })
+                Ok(Self { listen, stores, lease_ms, log, queue_size, workers, threads, limits, tokens, layers })
             }
-            ledger => {
-                layers.faults.extend(ledger.err());
+            stores => {
+                layers.faults.extend(stores.err());
                 Err(refused(&layers.faults))
             }
         }
+    }
+
+    /// The ledger and the store as they may be shown.
+    pub fn where_it_is(&self) -> [String; 2] {
+        ["ledger", "store"].map(|path| value::without_password(get(&self.layers, path).text().unwrap_or_default()))
     }
 
     /// Every key as `[key, value, where it came from]`, without secrets.
@@ -216,42 +215,15 @@ fn refused(faults: &[String]) -> Failure {
     }
 }
 
-/// The file of a ledger URL.
+/// The ledger and the store at these URLs.
 ///
 /// # Errors
-/// What the URL must be.
-pub fn sqlite_path(url: &str) -> std::result::Result<PathBuf, String> {
-    let shown = value::without_password(url);
-    let Some(path) = url.strip_prefix("sqlite:") else {
-        return Err(match url.split_once(':').map(|(scheme, _)| scheme) {
-            Some("mysql" | "mariadb" | "postgres" | "postgresql") => {
-                format!(
-                    "{shown}: MySQL, MariaDB and PostgreSQL come with a later release; today a ledger is sqlite:PATH"
-                )
-            }
-            _ => format!("{shown:?} is no ledger; write sqlite:PATH, such as sqlite:tidegate-data/ledger.db"),
-        });
-    };
-    let path = path.strip_prefix("//").unwrap_or(path);
-    if path.is_empty() || path.ends_with('/') || path == ":memory:" || path.contains(['?', '\0']) {
-        return Err(format!("{shown:?} names no file; write sqlite:PATH, such as sqlite:tidegate-data/ledger.db"));
-    }
-    Ok(PathBuf::from(path))
-}
-
-/// Whether a store URL is one this version has.
-///
-/// # Errors
-/// What the URL must be.
-pub fn embedded_store(url: &str) -> std::result::Result<(), String> {
-    let shown = value::without_password(url);
-    match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
-        "embedded" if url == "embedded" => Ok(()),
-        "redis" | "rediss" | "redis-sentinel" | "redis-cluster" | "valkey" => {
-            Err(format!("{shown}: Redis and Valkey come with a later release; today a store is embedded"))
-        }
-        _ => Err(format!("{shown:?} is no store; write embedded")),
-    }
+/// Which of the two cannot be used (`ledger`, `store`), its URL without a password, and what to do.
+pub fn stores_at(ledger: &str, store: &str) -> std::result::Result<Stores, (&'static str, String)> {
+    let told =
+        |key: &'static str, url: &str, e: &tidegate::Error| (key, format!("{}: {e}", value::without_password(url)));
+    let stores = Stores::new(ledger).map_err(|e| told("ledger", ledger, &e))?;
+    stores.store(store).map_err(|e| told("store", store, &e))
 }
 
 #[cfg(test)]
@@ -265,10 +237,11 @@ mod tests {
     #[test]
     fn defaults_are_the_rules_defaults() {
         let config = load(ConfigArgs::default()).unwrap();
-        assert_eq!(config.settings, Settings::default());
-        assert_eq!(config.ledger, PathBuf::from("tidegate-data/ledger.db"));
+        assert_eq!(*config.stores.rules(), Settings::default());
+        assert_eq!(config.stores.file(), Some(std::path::Path::new("tidegate-data/ledger.db")));
         assert_eq!(config.limits, Limits::default());
-        assert!(config.synchronous_full && config.workers && config.threads.is_none());
+        assert!(config.workers && config.threads.is_none());
+        assert_eq!(config.lease_ms, tidegate::Options::default().lease_ms);
     }
 
     #[test]
@@ -283,11 +256,15 @@ mod tests {
             (on(|a| a.hold_seconds = Some("90000".into())), "above max_hold_seconds"),
             (
                 on(|a| a.store = Some("redis://:pw@h".into())),
-                "--store: store: redis://:***@h: Redis and Valkey come with a later release",
+                "--store: store: redis://:***@h: one process owns a SQLite ledger",
             ),
             (
-                on(|a| a.ledger = Some("mysql://u:pw@h/d".into())),
-                "--ledger: ledger: mysql://u:***@h/d: MySQL, MariaDB and PostgreSQL",
+                on(|a| a.store = Some("memcached://u:pw@h".into())),
+                "--store: store: memcached://u:***@h: it is no store",
+            ),
+            (
+                on(|a| a.ledger = Some("oracle://u:pw@h/d".into())),
+                "--ledger: ledger: oracle://u:***@h/d: it is no ledger",
             ),
             (on(|a| a.ledger = Some("ledger.db".into())), "write sqlite:PATH"),
             (on(|a| a.ledger = Some("sqlite:".into())), "names no file"),

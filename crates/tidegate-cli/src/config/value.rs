@@ -109,6 +109,10 @@ impl Value {
                     .map_err(|e| format!("must be a filter of log lines ({e}); {FILTERS}")),
             },
             Kind::Switch => self.switch().map(|_| ()).ok_or_else(|| "must be true or false".to_owned()),
+            Kind::Name(longest) => match self.text() {
+                Some(text) if is_name(text, longest) => Ok(()),
+                _ => Err(format!("must be a name of 1 to {longest} of A-Z a-z 0-9 . _ - in quotes")),
+            },
             Kind::Choice(words) => match self.text() {
                 Some(text) if words.contains(&text) => Ok(()),
                 _ => Err(format!("must be one of \"{}\"", words.join("\", \""))),
@@ -173,6 +177,11 @@ impl Value {
         let text = self.raw.to_string();
         if key.kind == Kind::Url { without_password(&text) } else { text }
     }
+}
+
+fn is_name(text: &str, longest: usize) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    (1..=longest).contains(&text.len()) && text.bytes().all(allowed)
 }
 
 /// A length of time such as `10s`, in milliseconds.

@@ -1,13 +1,15 @@
-//! A server in this process on embedded back ends: what `demo` sells on and `replay` falls back to.
+//! A server in this process: what `demo` sells on and `replay` falls back to.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use tempfile::TempDir;
+use tidegate::Options;
 use tidegate::core::Settings;
-use tidegate::{Embedded, Options};
 
-use crate::config::{embedded_store, sqlite_path};
+use crate::commands::source::not_opened;
+use crate::config::stores_at;
+use crate::config::value::without_password;
 use crate::failure::{Failure, Result};
 use crate::local::LocalServer;
 
@@ -28,10 +30,10 @@ impl Deref for OwnServer {
 /// What to run it on.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Stores {
-    /// Ledger, `sqlite:PATH` [default: a temporary one]
+    /// Ledger: `sqlite:PATH`, `mysql://..`, `postgres://..` [default: a temporary SQLite one]
     #[arg(long, value_name = "URL")]
     pub ledger: Option<String>,
-    /// Gate and deadline index; only `embedded` so far
+    /// Index of deadlines: `embedded`, or `redis://..` beside a ledger on a database server
     #[arg(long, value_name = "URL", default_value = "embedded")]
     pub store: String,
 }
@@ -40,21 +42,22 @@ impl OwnServer {
     /// Opens the ledger and listens on a free port of the loopback address.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for stores this build cannot open; [`Failure::Work`].
+    /// [`Failure::Usage`] for stores that cannot be used; [`Failure::Work`].
     pub async fn start(stores: &Stores, settings: Settings) -> Result<Self> {
-        embedded_store(&stores.store).map_err(|why| Failure::Usage(format!("--store {why}")))?;
-        let (path, folder) = match &stores.ledger {
-            Some(url) => (sqlite_path(url).map_err(|why| Failure::Usage(format!("--ledger {why}")))?, None),
+        let (url, folder) = match &stores.ledger {
+            Some(url) => (url.clone(), None),
             None => {
                 let folder = tempfile::Builder::new().prefix("tidegate-").tempdir();
                 let folder = folder.map_err(|e| {
                     Failure::Work(format!("cannot make a temporary folder: {e}; set TMPDIR to one that can be written"))
                 })?;
-                (folder.path().join("ledger.db"), Some(folder))
+                (format!("sqlite:{}", folder.path().join("ledger.db").display()), Some(folder))
             }
         };
-        let ledger = Embedded::at(path).settings(settings);
-        let local = LocalServer::start(ledger, Options::default(), Vec::new()).await?;
+        let opened = stores_at(&url, &stores.store).map_err(|(key, why)| Failure::Usage(format!("--{key} {why}")))?;
+        let parts = opened.clone().settings(settings).open().await;
+        let parts = parts.map_err(|e| not_opened(&opened, &without_password(&url), e))?;
+        let local = LocalServer::start(parts, Options::default(), Vec::new()).await?;
         Ok(Self { local, _folder: folder })
     }
 

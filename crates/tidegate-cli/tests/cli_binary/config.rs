@@ -33,9 +33,13 @@ fn faults_name_the_place_and_what_to_do_and_exit_2() {
     check("", &[("TIDEGATE_LISTN", "x")], &[]).expect(2, &["TIDEGATE_LISTN", "did you mean \"TIDEGATE_LISTEN\"?"]);
     check("", &[], &["--hold-seconds", "-1"]).expect(2, &["--hold-seconds"]);
     check("", &[], &["--hold-seconds", "soon"]).expect(2, &["--hold-seconds", "whole number"]);
-    check("", &[], &["--store", "redis://h"]).expect(2, &["--store", "later release", "embedded"]);
-    check("", &[], &["--ledger", "postgres://u:secret@h/d"])
-        .expect(2, &["--ledger", "later release", "sqlite:PATH", "u:***@h"]);
+    check("", &[], &["--store", "redis://:secret@h"]).expect(2, &["--store", "one process owns", ":***@h"]);
+    check("", &[], &["--store", "memcached://h"]).expect(2, &["--store", "no store", "redis://host"]);
+    check("", &[], &["--ledger", "oracle://u:secret@h/d"])
+        .expect(2, &["--ledger", "no ledger", "sqlite:PATH", "postgres://", "u:***@h"]);
+    check("[redis]\nname = \"a b\"", &[], &[]).expect(2, &["t.toml:2", "redis.name", "A-Z a-z 0-9"]);
+    check("lease = \"10ms\"", &[], &[]).expect(2, &["t.toml:1", "lease", "\"1s\" to \"1m\""]);
+    check("[sql]\nwriters = 65", &[], &[]).expect(2, &["t.toml:2", "sql.writers", "1 to 64"]);
     check("", &[], &["--listen", "0.0.0.0:8080"]).expect(2, &["--listen", "[[tokens]]", "tidegate token"]);
     run(&["config", "check", "--config", "/nonexistent/t.toml"]).expect(2, &["/nonexistent/t.toml"]);
     // Every fault at once.
@@ -50,8 +54,10 @@ fn no_secret_is_shown() {
     let file = format!("[[tokens]]\nname = \"web\"\nrole = \"shop\"\nsha256 = \"{hash}\"\n");
     let shown = check(&file, &[], &[]).expect(0, &[]);
     assert!(!shown.out.contains(&hash) && shown.out.contains("tokens.web"), "{shown:?}");
-    let refused =
-        check("", &[("TIDEGATE_LEDGER_FILE", url.to_str().expect("UTF-8"))], &[]).expect(2, &["TIDEGATE_LEDGER_FILE"]);
+    let from_file = [("TIDEGATE_LEDGER_FILE", url.to_str().expect("UTF-8")), ("TIDEGATE_STORE", "redis://:hunter2@h")];
+    let shown = check("", &from_file, &[]).expect(0, &[]);
+    assert!(!shown.out.contains("hunter2") && shown.out.contains("mysql://u:***@h/d"), "{shown:?}");
+    let refused = check("", &[("TIDEGATE_LEDGER", "oracle://u:hunter2@h/d")], &[]).expect(2, &["TIDEGATE_LEDGER"]);
     assert!(!refused.err.contains("hunter2"), "{refused:?}");
 }
 

@@ -34,10 +34,18 @@ fn every_help_shows_an_example() {
 fn usage_is_2_and_an_absent_server_is_3() {
     run(&["no-such-verb"]).expect(2, &["no-such-verb"]);
     run(&["export", "nothing"]).expect(2, &["nothing"]);
-    run(&["worker"]).expect(2, &["tidegate serve"]);
+    run(&["worker"]).expect(2, &["tidegate serve", "MySQL, MariaDB or PostgreSQL"]);
+    run(&["worker", "--no-workers"]).expect(2, &["leave the flag out"]);
+    run(&["worker", "--ledger", "oracle://u:secret@h/d"]).expect(2, &["no ledger", "u:***@h"]);
     run(&["export", "skus", "--to", "localhost"]).expect(2, &["--to"]);
     run(&["reconcile", "--ledger", "sqlite:/nonexistent/l.db"]).expect(2, &["/nonexistent/l.db"]);
     run(&["import-skus", "/nonexistent.csv"]).expect(2, &["/nonexistent.csv"]);
+    for args in [&["worker"][..], &["serve", "--listen", "127.0.0.1:0"], &["reconcile"], &["export", "skus"]] {
+        for url in ["mysql://u:secret@127.0.0.1:9/d", "postgres://u:secret@127.0.0.1:9/d"] {
+            let failed = run(&[args, &["--ledger", url]].concat()).expect(3, &["u:***@127.0.0.1:9/d", "--ledger"]);
+            assert!(!failed.err.contains("secret") && failed.out.is_empty(), "{args:?}: {failed:?}");
+        }
+    }
     for args in [&["export", "skus"][..], &["reconcile"], &["clock", "show"]] {
         let args = [args, &["--to", "http://127.0.0.1:9"]].concat();
         let failed = run(&args).expect(3, &["http://127.0.0.1:9", "cannot be reached", "--to"]);

@@ -41,6 +41,11 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
     .flatten()
 }
 
+/// Whether monitors ask it.
+pub(crate) fn is_probe(route: &Route) -> bool {
+    matches!(route.template, "/healthz" | "/readyz" | "/metrics")
+}
+
 /// A route's function as the table keeps it.
 macro_rules! run {
     ($f:path) => {

@@ -1,7 +1,7 @@
 //! Who may call what.
 
 use serde_json::Value;
-use tidegate_server::{Limits, Role, Server, ServerConfig, Token, hash_token};
+use tidegate_server::{Limits, Role, Server, ServerConfig, Surface, Token, hash_token};
 
 use super::client::Api;
 
@@ -133,6 +133,7 @@ async fn the_open_needs_tokens() {
         tokens,
         manual_clock,
         limits: Limits::default(),
+        surface: Surface::Whole,
     };
     let refused = |config| Server::bind(config, tidegate.clone()).err().expect("a refusal").to_string();
     assert!(refused(config(Vec::new(), false)).contains("tidegate token"));

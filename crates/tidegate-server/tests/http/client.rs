@@ -80,7 +80,7 @@ impl Api {
             .expect("a ledger");
         let tidegate = Tidegate::start(parts, Options::default()).await.expect("an instance");
         let listen = "127.0.0.1:0".parse().expect("an address");
-        let config = ServerConfig { listen, tokens, manual_clock, limits };
+        let config = ServerConfig { listen, tokens, manual_clock, limits, surface: Default::default() };
         let server = Server::bind(config, tidegate.clone()).expect("a server");
         let address = server.local_addr();
         let (stop, stopped) = oneshot::channel::<()>();

@@ -92,7 +92,7 @@ fn emitted(folder: &Path, found: &mut BTreeSet<String>) {
 #[test]
 fn every_metric_is_in_the_catalogue_and_the_other_way_round() {
     let mut found = BTreeSet::new();
-    for name in ["tidegate", "tidegate-embedded", "tidegate-server"] {
+    for name in ["tidegate", "tidegate-embedded", "tidegate-sql", "tidegate-redis", "tidegate-server"] {
         emitted(&root().join("crates").join(name).join("src"), &mut found);
     }
     let listed: BTreeSet<String> = tidegate_server::metrics_markdown()

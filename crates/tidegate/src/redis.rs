@@ -1,0 +1,58 @@
+//! Deadline index and link between nodes on one connection to Redis or Valkey.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_backend::{BoxFuture, Bus, DeadlineQueue, Notice, Result};
+use tidegate_redis::{Connector, DeadlineOptions, RedisBus, RedisDeadlines, RedisOptions};
+
+/// Where, under which name, in how many partitions, and how long an answer may take.
+pub(crate) struct Shared<'a> {
+    pub(crate) url: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) partitions: usize,
+    pub(crate) response_timeout: Duration,
+}
+
+/// Opens both. A Redis that does not answer is no error: they say so and serve once it does.
+pub(crate) async fn open(shared: Shared<'_>) -> Result<(Arc<dyn DeadlineQueue>, Arc<dyn Bus>)> {
+    let options = RedisOptions::parse(shared.url)?.name(shared.name)?.response_timeout(shared.response_timeout);
+    let connector = Connector::start(options).await?;
+    let index = DeadlineOptions { partitions: shared.partitions };
+    let deadlines = match RedisDeadlines::open(connector.clone(), index).await {
+        Ok(deadlines) => deadlines,
+        Err(e) => {
+            connector.close().await;
+            return Err(e);
+        }
+    };
+    let bus = Link { bus: RedisBus::open(connector.clone()), connector };
+    Ok((Arc::new(deadlines), Arc::new(bus)))
+}
+
+/// The link; the last to close, so it closes the connection.
+struct Link {
+    bus: RedisBus,
+    connector: Connector,
+}
+
+impl Bus for Link {
+    fn tell(&self, notice: Notice) {
+        self.bus.tell(notice);
+    }
+
+    fn heard(&self) -> BoxFuture<'_, Vec<Notice>> {
+        self.bus.heard()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.bus.trouble()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.bus.close().await;
+            self.connector.close().await;
+        })
+    }
+}

@@ -1,0 +1,335 @@
+//! Back ends by their URLs: which ledger, which store for deadlines and the link between nodes.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+use tidegate_backend::{Bus, DeadlineQueue};
+use tidegate_core::Settings;
+
+use crate::{Error, Parts, Result};
+
+/// A ledger and the store beside it, by their URLs:
+///
+/// | ledger | store | nodes |
+/// | --- | --- | --- |
+/// | `sqlite:PATH` | `embedded` | one: the process owns the file |
+/// | `mysql://..`, `mariadb://..`, `postgres://..`, `postgresql://..` | `embedded` | one, or a few: each has an index of the deadlines of the orders it placed itself; those of a node that is gone are found by the others' sweep up to two seconds after they are due |
+/// | the same | `redis://..`, `redis-sentinel://..`, `redis-cluster://..`, `rediss..://..` | any number |
+///
+/// Every node of a ledger must be opened with the same store, the same name and number of partitions in it, and the
+/// same settings.
+#[derive(Clone)]
+pub struct Stores {
+    ledger: Ledger,
+    store: Store,
+    settings: Settings,
+    manual_clock: bool,
+    stored_clock: bool,
+    full_sync: bool,
+    connections: usize,
+    writers: usize,
+    name: String,
+    partitions: usize,
+    response_timeout: Duration,
+}
+
+#[derive(Clone)]
+enum Ledger {
+    Sqlite(PathBuf),
+    Server(String),
+}
+
+#[derive(Clone)]
+enum Store {
+    Embedded,
+    Redis(String),
+}
+
+/// The ledgers there are, for messages.
+const LEDGERS: &str =
+    "write sqlite:PATH, mysql://user:password@host/database or postgres://user:password@host/database";
+/// The stores there are, for messages.
+const STORES: &str = "write embedded, redis://host, redis-sentinel://host,host/service or redis-cluster://host,host";
+
+fn unusable(why: impl Into<String>) -> Error {
+    Error::Configuration(why.into())
+}
+
+impl Ledger {
+    fn parse(url: &str) -> Result<Self> {
+        if let Some(path) = url.strip_prefix("sqlite:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            if path.is_empty() || path.ends_with('/') || path == ":memory:" || path.contains(['?', '\0']) {
+                return Err(unusable("it names no file; write sqlite:PATH, such as sqlite:tidegate-data/ledger.db"));
+            }
+            return Ok(Self::Sqlite(PathBuf::from(path)));
+        }
+        match url.split_once("://").map(|(scheme, _)| scheme) {
+            Some("mysql" | "mariadb") if cfg!(feature = "mysql") => Ok(Self::Server(url.to_owned())),
+            Some("postgres" | "postgresql") if cfg!(feature = "postgres") => Ok(Self::Server(url.to_owned())),
+            Some("mysql" | "mariadb" | "postgres" | "postgresql") => {
+                Err(unusable("this build has no ledger on a database server (features mysql, postgres)"))
+            }
+            _ => Err(unusable(format!("it is no ledger; {LEDGERS}"))),
+        }
+    }
+}
+
+impl Store {
+    fn parse(url: &str) -> Result<Self> {
+        let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+        match scheme {
+            "" if url == "embedded" => Ok(Self::Embedded),
+            "redis" | "rediss" | "redis-sentinel" | "rediss-sentinel" | "redis-cluster" | "rediss-cluster" => {
+                if cfg!(feature = "redis") {
+                    Ok(Self::Redis(url.to_owned()))
+                } else {
+                    Err(unusable("this build has no Redis (feature redis)"))
+                }
+            }
+            _ => Err(unusable(format!("it is no store; {STORES}"))),
+        }
+    }
+}
+
+impl Stores {
+    /// The ledger at `ledger`, with the store `store`. Nothing is opened yet.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`]: what is wrong with the ledger's URL, or (see [`Stores::store`]) with the store's. No
+    /// message repeats a URL, which may hold a password.
+    pub fn new(ledger: &str) -> Result<Self> {
+        Ok(Self {
+            ledger: Ledger::parse(ledger)?,
+            store: Store::Embedded,
+            settings: Settings::default(),
+            manual_clock: false,
+            stored_clock: false,
+            full_sync: true,
+            connections: 8,
+            writers: 4,
+            name: "shop".to_owned(),
+            partitions: 16,
+            response_timeout: Duration::from_millis(500),
+        })
+    }
+
+    /// Where deadlines are indexed and how nodes hear of each other; `embedded` unless set.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`]: what is wrong with the URL, or that it does not fit the ledger: one process owns a SQLite
+    /// file, so nobody is there to share a store with.
+    pub fn store(mut self, store: &str) -> Result<Self> {
+        self.store = Store::parse(store)?;
+        if matches!((&self.ledger, &self.store), (Ledger::Sqlite(_), Store::Redis(_))) {
+            return Err(unusable(
+                "one process owns a SQLite ledger, so there is no other node to share a store with; use embedded, or a \
+                 ledger on MySQL, MariaDB or PostgreSQL",
+            ));
+        }
+        Ok(self)
+    }
+
+    /// The rules' settings.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Order time stands still and moves only by hand (tests). A ledger made so must always be opened so.
+    #[must_use]
+    pub fn manual_clock(mut self, manual: bool) -> Self {
+        self.manual_clock = manual;
+        self
+    }
+
+    /// Takes whichever kind of clock the ledger has: for tools.
+    #[must_use]
+    pub fn stored_clock(mut self) -> Self {
+        self.stored_clock = true;
+        self
+    }
+
+    /// SQLite only: whether each commit is synced to the disk before it is answered (default).
+    #[must_use]
+    pub fn full_sync(mut self, full: bool) -> Self {
+        self.full_sync = full;
+        self
+    }
+
+    /// Database servers only: connections for reads (`1..=256`, 8 unless set) and for commits (`1..=64`, 4 unless set).
+    #[must_use]
+    pub fn connections(mut self, reads: usize, commits: usize) -> Self {
+        (self.connections, self.writers) = (reads, commits);
+        self
+    }
+
+    /// Redis only: what its keys and its channel are named after, so that several shops can share a Redis; `shop` unless
+    /// set.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Redis only: into how many partitions the index is divided (`1..=32`, 16 unless set); a Cluster spreads them. The
+    /// same for every node.
+    #[must_use]
+    pub fn partitions(mut self, partitions: usize) -> Self {
+        self.partitions = partitions;
+        self
+    }
+
+    /// Redis only: how long an answer may take (500 ms unless set).
+    #[must_use]
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.response_timeout = timeout;
+        self
+    }
+
+    /// The rules' settings they will be opened with.
+    #[must_use]
+    pub fn rules(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The file of a SQLite ledger; `None` when a server holds it.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match &self.ledger {
+            Ledger::Sqlite(path) => Some(path),
+            Ledger::Server(_) => None,
+        }
+    }
+
+    /// Opens them.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] when the options and the stores do not fit, another process owns the file, a newer version
+    /// wrote the ledger, its clock is of the other kind, or Redis would evict deadlines;
+    /// [`Error::LedgerUnavailable`] when the ledger cannot be read or written. A Redis that does not answer is no
+    /// error: the instance begins degraded.
+    pub async fn open(self) -> Result<Parts> {
+        match &self.ledger {
+            #[cfg(feature = "embedded")]
+            Ledger::Sqlite(path) => {
+                let mut embedded = crate::Embedded::at(path).settings(self.settings).full_sync(self.full_sync);
+                embedded = embedded.manual_clock(self.manual_clock);
+                if self.stored_clock {
+                    embedded = embedded.stored_clock();
+                }
+                embedded.open().await
+            }
+            #[cfg(not(feature = "embedded"))]
+            Ledger::Sqlite(_) => Err(unusable("this build has no SQLite ledger (feature embedded)")),
+            #[cfg(any(feature = "mysql", feature = "postgres"))]
+            Ledger::Server(url) => self.open_server(url).await,
+            #[cfg(not(any(feature = "mysql", feature = "postgres")))]
+            Ledger::Server(_) => {
+                Err(unusable("this build has no ledger on a database server (features mysql, postgres)"))
+            }
+        }
+    }
+
+    /// Opens the ledger on a database server. The store comes first: a wrong one is told at once.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    async fn open_server(&self, url: &str) -> Result<Parts> {
+        let (deadlines, bus) = self.open_store().await?;
+        let mut options = tidegate_sql::SqlOptions::new(url);
+        options.settings = self.settings;
+        options.manual_clock = self.manual_clock;
+        options.stored_clock = self.stored_clock;
+        options.pool_size = self.connections;
+        options.writers = self.writers;
+        match tidegate_sql::SqlLedger::open(options).await {
+            Ok(ledger) => {
+                let gate = Arc::new(tidegate_embedded::EmbeddedGate::new());
+                Ok(Parts { ledger, gate, deadlines, bus, settings: self.settings })
+            }
+            Err(e) => {
+                deadlines.close().await;
+                if let Some(bus) = bus {
+                    bus.close().await;
+                }
+                Err(e.into())
+            }
+        }
+    }
+
+    /// Opens the index of deadlines, and the link to other nodes where there is one.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    async fn open_store(&self) -> Result<(Arc<dyn DeadlineQueue>, Option<Arc<dyn Bus>>)> {
+        match &self.store {
+            Store::Embedded => Ok((Arc::new(tidegate_embedded::EmbeddedDeadlines::new()), None)),
+            #[cfg(feature = "redis")]
+            Store::Redis(url) => {
+                let shared = crate::redis::Shared {
+                    url,
+                    name: &self.name,
+                    partitions: self.partitions,
+                    response_timeout: self.response_timeout,
+                };
+                let (deadlines, bus) = crate::redis::open(shared).await?;
+                Ok((deadlines, Some(bus)))
+            }
+            #[cfg(not(feature = "redis"))]
+            Store::Redis(_) => Err(unusable("this build has no Redis (feature redis)")),
+        }
+    }
+}
+
+/// Without the URLs, which may hold passwords.
+impl fmt::Debug for Stores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stores").field("file", &self.file()).field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(ledger: &str, store: &str) -> Option<String> {
+        Stores::new(ledger).and_then(|stores| stores.store(store)).err().map(|e| e.to_string())
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_without_its_password() {
+        for (ledger, store, want) in [
+            ("ledger.db", "embedded", "it is no ledger; write sqlite:PATH"),
+            ("oracle://scott:tiger@h/d", "embedded", "it is no ledger; write sqlite:PATH"),
+            ("sqlite:", "embedded", "it names no file"),
+            ("sqlite::memory:", "embedded", "it names no file"),
+            ("sqlite:a.db?x=1", "embedded", "it names no file"),
+            ("sqlite:a.db", "memcached://u:tiger@h", "it is no store; write embedded"),
+            ("sqlite:a.db", "embedded:", "it is no store; write embedded"),
+        ] {
+            let refused = refusal(ledger, store).unwrap_or_else(|| panic!("{ledger} with {store} is taken"));
+            assert!(refused.starts_with(want) && !refused.contains("tiger"), "{refused}");
+        }
+        assert_eq!(refusal("sqlite:a.db", "embedded"), None);
+        assert_eq!(
+            Stores::new("sqlite://a/b.db").map(|s| s.file().map(Path::to_path_buf)).ok().flatten(),
+            Some("a/b.db".into())
+        );
+    }
+
+    #[cfg(all(feature = "mysql", feature = "postgres", feature = "redis"))]
+    #[test]
+    fn a_sqlite_file_is_not_shared_and_a_server_is() {
+        let refused = refusal("sqlite:a.db", "redis://:tiger@h").expect("refused");
+        assert!(refused.starts_with("one process owns a SQLite ledger") && !refused.contains("tiger"), "{refused}");
+        for ledger in ["mysql://u:p@h/d", "mariadb://u:p@h/d", "postgres://u:p@h/d", "postgresql://u:p@h/d"] {
+            for store in ["embedded", "redis://h", "rediss://h", "redis-sentinel://h/s", "redis-cluster://h"] {
+                assert_eq!(refusal(ledger, store), None, "{ledger} with {store}");
+            }
+        }
+        let shown = format!("{:?}", Stores::new("mysql://u:tiger@h/d").expect("a ledger"));
+        assert!(!shown.contains("tiger"), "{shown}");
+    }
+}
