@@ -149,6 +149,10 @@ impl Process {
         // Frozen first: a server that sees a child die starts another.
         let family = self.signal(Signal::STOP);
         self.signal(Signal::KILL);
+        // By the list from before: once their parent is dead, they are somebody else's children.
+        for pid in &family {
+            let _ = kill_process(*pid, Signal::KILL);
+        }
         // An error means that it was waited for before.
         let _ = self.child.wait();
         wait_until("the children of a killed server", || !family.iter().copied().any(alive));
