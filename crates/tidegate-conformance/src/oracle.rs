@@ -7,8 +7,8 @@ use tidegate_core::audit::{Auditor, EventRow, Report};
 use tidegate_core::command::Parked;
 use tidegate_core::engine::{Changes, KeyScope, Keys, RequestRecord, Rows, Slot, Source, decide, missing};
 use tidegate_core::{
-    BuyerId, Command, Event, IdempotencyKey, Map, Millis, Order, OrderId, OrderNo, PaymentId, RefundId, Settings, Sku,
-    SkuId, Status, StockChange, Verdict,
+    BuyerId, Command, Event, IdempotencyKey, Map, Millis, Order, OrderId, OrderNo, Payment, PaymentId, RefundId,
+    Settings, Sku, SkuId, Status, StockChange, Verdict,
 };
 
 /// Numbers from a counter.
@@ -35,6 +35,12 @@ impl Source for Counter {
         self.refunds += 1;
         RefundId::parse(&format!("{}{}", self.refund_prefix, self.refunds)).expect("letters and digits")
     }
+}
+
+/// The payments that name an id, in the order in which they came.
+fn payments_of<'a>(rows: &'a Rows, order: &OrderId) -> impl Iterator<Item = &'a Payment> {
+    let slot = &rows.ids[order];
+    slot.order.iter().flat_map(|order| &order.payments).chain(&slot.unmatched)
 }
 
 /// A ledger of maps.
@@ -167,6 +173,10 @@ impl Oracle {
                 payment,
             ));
         }
+        // Payments of one order in the order in which they came, whatever their ids.
+        let mut changed: Vec<_> = changed.into_iter().collect();
+        changed
+            .sort_by_key(|(order, payment)| (order.clone(), payments_of(rows, order).position(|p| p.id == *payment)));
         for (order, payment) in changed {
             self.write_payment(rows, &order, &payment);
         }
@@ -195,13 +205,8 @@ impl Oracle {
     }
 
     fn write_payment(&mut self, rows: &Rows, order: &OrderId, payment: &PaymentId) {
-        let slot = &rows.ids[order];
-        let of_order = slot.order.iter().flat_map(|order| &order.payments);
-        let row = of_order
-            .chain(&slot.unmatched)
-            .find(|p| p.id == *payment)
-            .expect("a changed payment is in the rows")
-            .clone();
+        let row =
+            payments_of(rows, order).find(|p| p.id == *payment).expect("a changed payment is in the rows").clone();
         for refund in &row.refunds {
             self.refunds.insert(refund.id.clone(), (payment.clone(), order.clone()));
         }
