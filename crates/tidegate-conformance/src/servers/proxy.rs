@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -12,6 +12,7 @@ const GLANCE: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Default)]
 struct Faults {
+    target: AtomicU16,
     delay_ms: AtomicU64,
     silent: AtomicBool,
     refusing: AtomicBool,
@@ -37,9 +38,9 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
         let port = listener.local_addr().expect("a bound listener has an address").port();
         listener.set_nonblocking(true).expect("a listener can be told not to block");
-        let faults = Arc::new(Faults::default());
+        let faults = Arc::new(Faults { target: AtomicU16::new(target), ..Faults::default() });
         let shared = Arc::clone(&faults);
-        thread::spawn(move || serve(&listener, target, &shared));
+        thread::spawn(move || serve(&listener, &shared));
         Self { faults, port }
     }
 
@@ -47,6 +48,11 @@ impl Proxy {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Leads new connections to another port: an address that moves to a server that was promoted.
+    pub fn lead_to(&self, target: u16) {
+        self.faults.target.store(target, Ordering::SeqCst);
     }
 
     /// Holds back what servers answer by this long.
@@ -93,12 +99,12 @@ impl Drop for Proxy {
     }
 }
 
-fn serve(listener: &TcpListener, target: u16, faults: &Arc<Faults>) {
+fn serve(listener: &TcpListener, faults: &Arc<Faults>) {
     while !faults.stopped.load(Ordering::SeqCst) {
         match listener.accept() {
             Ok((client, _)) if !faults.refusing.load(Ordering::SeqCst) => {
                 // A client whose server is gone finds its connection closed.
-                let _ = link(client, target, faults);
+                let _ = link(client, faults);
             }
             Ok(_) => {}
             Err(_) => thread::sleep(GLANCE),
@@ -106,9 +112,9 @@ fn serve(listener: &TcpListener, target: u16, faults: &Arc<Faults>) {
     }
 }
 
-fn link(client: TcpStream, target: u16, faults: &Arc<Faults>) -> io::Result<()> {
+fn link(client: TcpStream, faults: &Arc<Faults>) -> io::Result<()> {
     client.set_nonblocking(false)?;
-    let server = TcpStream::connect(("127.0.0.1", target))?;
+    let server = TcpStream::connect(("127.0.0.1", faults.target.load(Ordering::SeqCst)))?;
     for stream in [&client, &server] {
         stream.set_nodelay(true)?;
     }

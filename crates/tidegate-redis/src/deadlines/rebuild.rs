@@ -38,6 +38,8 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Rebuild {
     state: Mutex<State>,
+    /// Held by whoever begins or ends a rebuild.
+    turn: tokio::sync::Mutex<()>,
     /// There is reason to look.
     pub(super) suspicion: Notify,
 }
@@ -45,7 +47,7 @@ pub(super) struct Rebuild {
 impl Default for Rebuild {
     fn default() -> Self {
         let state = State { token: None, tokens: 0, missing: false, lossy: false, asked: Instant::now() };
-        Self { state: Mutex::new(state), suspicion: Notify::new() }
+        Self { state: Mutex::new(state), turn: tokio::sync::Mutex::new(()), suspicion: Notify::new() }
     }
 }
 
@@ -94,6 +96,7 @@ impl Inner {
 
     /// Begins, keeps or gives up a rebuild.
     pub(super) async fn mind_rebuild(&self) {
+        let _turn = self.rebuild.turn.lock().await;
         let (running, wanted, idle) = {
             let state = self.rebuild.lock();
             (state.token.is_some(), state.missing || state.lossy, state.asked.elapsed() > PATIENCE)
@@ -106,6 +109,7 @@ impl Inner {
         }
     }
 
+    /// Only in one's turn.
     async fn begin_rebuild(&self) {
         if !self.still_wanted().await || !self.lease(LEASE_MS).await.unwrap_or(false) {
             return;
@@ -144,11 +148,9 @@ impl Inner {
     /// Every deadline of the ledger was scheduled since `token` was given.
     pub(super) async fn end_rebuild(&self, token: u64) -> Result<()> {
         self.settled().await?;
-        {
-            let state = self.rebuild.lock();
-            if state.token != Some(token) {
-                return Ok(());
-            }
+        let _turn = self.rebuild.turn.lock().await;
+        if self.rebuild.token() != Some(token) {
+            return Ok(());
         }
         let mut whole = !self.rebuild.lock().lossy;
         if whole {

@@ -1,6 +1,8 @@
 //! What the tests share.
 #![expect(dead_code, reason = "each test uses a part of it")]
 
+pub mod shop;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
