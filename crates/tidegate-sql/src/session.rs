@@ -15,7 +15,7 @@ use crate::fetched::Row;
 use crate::value::Value;
 
 /// Longest wait for one statement's answer; the server's own bounds are shorter.
-pub(crate) const ANSWER_BOUND: Duration = Duration::from_secs(8);
+pub(crate) const ANSWER_BOUND: Duration = Duration::from_secs(6);
 
 /// Longest wait for the next row of a long read.
 const STREAM_BOUND: Duration = Duration::from_secs(60);

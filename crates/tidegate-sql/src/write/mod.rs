@@ -8,6 +8,8 @@ mod rows;
 mod settle;
 mod store;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
@@ -182,20 +184,4 @@ async fn load_all(session: &mut Session, loaded: &mut Loaded, commands: &[Comman
         loaded.load(session, keys, std::mem::take(&mut more)).await?;
     }
     Err(Fault::new(Class::Data, format!("the batch still lacks rows after {MAX_ROUNDS} rounds of loading")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tries_are_bounded_a_reason_each() {
-        let mut tries = Tries::default();
-        let busy = (0..100).take_while(|_| tries.again(Class::Deadlock)).count();
-        assert_eq!(busy as u32, BUSY_TRIES - 1);
-        assert!(tries.again(Class::LockTimeout) && !tries.again(Class::LockTimeout));
-        assert!(tries.again(Class::Lost) && !tries.again(Class::Lost));
-        assert!(!tries.again(Class::Data) && !tries.again(Class::Unavailable));
-        assert!(tries.pause() <= LONGEST_PAUSE);
-    }
 }
