@@ -9,7 +9,7 @@ use tidegate_backend::{
     BoxFuture, Capabilities, Clock, Commit, Error, ErrorKind, EventRecord, Ledger, OrderFilter, Page, PageRequest,
     PaymentFilter, Probe, Probed, RefundFilter, Result,
 };
-use tidegate_core::audit::{Auditor, Report};
+use tidegate_core::audit::Report;
 use tidegate_core::command::Parked;
 use tidegate_core::gate::Copy;
 use tidegate_core::{Command, Millis, Order, OrderId, OrderNo, Payment, PaymentId, Refund, Sku, SkuId, StockChange};
@@ -37,18 +37,21 @@ pub struct SqlLedger {
     dialect: Dialect,
 }
 
-/// Runs a read on a connection of `$pool`; it borrows what it needs from `$self`'s future.
+/// Runs a read on a connection; it borrows what it needs from `$self`'s future.
 macro_rules! read {
     ($self:ident, $session:ident => $call:expr) => {
+        read!($self, reads, $session => $call)
+    };
+    ($self:ident, $pool:ident, $session:ident => $call:expr) => {
         Box::pin(async move {
             let parts = $self.parts()?;
             let mut tries = 1;
             loop {
-                let mut lease = parts.reads.get().await?;
+                let mut lease = parts.$pool.get().await?;
                 let $session: &mut Session = &mut lease;
                 match $call.await {
                     Ok(found) => return Ok(found),
-                    Err(fault) if fault.class == Class::Lost && tries < READ_TRIES => parts.reads.forget_idle(),
+                    Err(fault) if fault.class == Class::Lost && tries < READ_TRIES => parts.$pool.forget_idle(),
                     Err(fault) => return Err(fault.into()),
                 }
                 tries += 1;
@@ -80,7 +83,7 @@ impl SqlLedger {
         Ok(Arc::new(Self { parts: Mutex::new(Some(Arc::new(parts))), clock, dialect }))
     }
 
-    fn parts(&self) -> Result<Arc<Parts>> {
+    pub(crate) fn parts(&self) -> Result<Arc<Parts>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(fault::closed)
     }
 }
@@ -209,15 +212,9 @@ impl Ledger for SqlLedger {
     }
 
     fn audit(&self, lag_bound_ms: i64) -> BoxFuture<'_, Result<Report>> {
-        Box::pin(async move {
-            let parts = self.parts()?;
-            // Before the read begins: an order that falls due after this instant cannot look late.
-            let now = self.clock.now();
-            let mut lease = parts.audits.get().await?;
-            let mut auditor = Auditor::new();
-            read::audit::feed(&mut lease, &mut auditor).await?;
-            Ok(auditor.finish(now, lag_bound_ms))
-        })
+        // Before the read begins: an order that falls due after this instant cannot look late.
+        let now = self.clock.now();
+        read!(self, audits, session => read::audit::audit(session, now, lag_bound_ms))
     }
 
     fn probe_write(&self) -> BoxFuture<'_, Result<()>> {

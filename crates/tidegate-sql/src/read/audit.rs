@@ -1,7 +1,7 @@
 //! Every row through the auditor, from one snapshot, some thousand rows a statement.
 
-use tidegate_core::audit::{Auditor, EventRow};
-use tidegate_core::{BuyerId, Map, Order, Payment, SkuId};
+use tidegate_core::audit::{Auditor, EventRow, Report};
+use tidegate_core::{BuyerId, Map, Millis, Order, Payment, SkuId};
 
 use super::{bytes, events, finish, money, stock};
 use crate::fault::{Fault, Result};
@@ -15,13 +15,16 @@ const CHUNK: usize = 5_000;
 /// Orders that one statement reads: each may have a thousand lines.
 const ORDERS_CHUNK: usize = 500;
 
-/// Feeds `auditor` in the order it asks for.
-pub(crate) async fn feed(session: &mut Session, auditor: &mut Auditor) -> Result<()> {
+/// What the auditor says of every row, as of one snapshot; `now` is the ledger's clock before it.
+pub(crate) async fn audit(session: &mut Session, now: Millis, lag_bound_ms: i64) -> Result<Report> {
+    let mut auditor = Auditor::new();
     session.begin(Isolation::Snapshot).await?;
-    let read = feed_all(session, auditor).await;
-    finish(session, read).await
+    let read = feed_all(session, &mut auditor).await;
+    finish(session, read).await?;
+    Ok(auditor.finish(now, lag_bound_ms))
 }
 
+/// In the order that the auditor asks for.
 async fn feed_all(session: &mut Session, auditor: &mut Auditor) -> Result<()> {
     let skus = feed_skus(session, auditor).await?;
     feed_stock(session, auditor, &skus).await?;

@@ -2,7 +2,6 @@
 
 use tidegate_backend::{OrderFilter, PaymentFilter, Probe, RefundFilter};
 use tidegate_conformance::servers::{MariaDb, Postgres};
-use tidegate_core::audit::Auditor;
 use tidegate_core::{
     BuyerId, IdempotencyKey, Millis, OrderId, OrderNo, PaymentId, PaymentOutcome, RefundStatus, SkuId, Status,
 };
@@ -226,9 +225,8 @@ async fn check(url: &str, analyze: &str) {
     every_read_looks_at_its_page_only(&mut session).await;
     session.rows(analyze, &[]).await.unwrap();
     every_read_looks_at_its_page_only(&mut session).await;
-    let mut auditor = Auditor::new();
-    audit::feed(&mut session, &mut auditor).await.unwrap();
-    assert!(auditor.finish(Millis(0), 0).checked >= 4 * ROWS as u64, "the audit sees every row");
+    let report = audit::audit(&mut session, Millis(0), 0).await.unwrap();
+    assert!(report.checked >= 4 * ROWS as u64, "the audit sees every row");
 }
 
 #[tokio::test]
