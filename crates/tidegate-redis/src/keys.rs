@@ -8,7 +8,8 @@
 //! | `{tg:NAME:dP}:mark` | string | the server that held all deadlines when the index was last whole |
 //! | `{tg:NAME}:nodes` | hash | node -> its last heartbeat, Redis time in milliseconds |
 //! | `{tg:NAME}:rebuild` | string, expires | who rebuilds the index now |
-//! | `{tg:NAME:s:SKU}:stock`, `..:ops`, `..:ages` | string, hash, sorted set | a [`crate::StockCounter`] |
+//! | `{tg:NAME:s:TAG}:stock:SKU` | string | units of a SKU of a [`crate::StockCounter`]; TAG: the SKU's hash tag, or the SKU |
+//! | `{tg:NAME:s:TAG}:op:ID` | string, expires | what an operation did |
 //!
 //! Channels: `tg:NAME:earlier` (a partition has an earlier head), `tg:NAME:bus` ([`crate::RedisBus`]).
 
@@ -36,11 +37,45 @@ impl Keys {
         format!("{{tg:{}}}:rebuild", self.name).into_bytes()
     }
 
+    /// What stands in braces in a SKU, as Redis reads keys; else the SKU itself.
+    pub(crate) fn stock_tag(sku: &str) -> &str {
+        let tagged = sku.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
+        tagged.filter(|tag| !tag.is_empty()).unwrap_or(sku)
+    }
+
+    pub(crate) fn stock(&self, sku: &str) -> Vec<u8> {
+        format!("{{tg:{}:s:{}}}:stock:{sku}", self.name, plain(Self::stock_tag(sku))).into_bytes()
+    }
+
+    pub(crate) fn stock_operation(&self, tag: &str, id: &str) -> Vec<u8> {
+        format!("{{tg:{}:s:{}}}:op:{id}", self.name, plain(tag)).into_bytes()
+    }
+
     pub(crate) fn earlier_channel(&self) -> String {
         format!("tg:{}:earlier", self.name)
     }
 
     pub(crate) fn bus_channel(&self) -> String {
         format!("tg:{}:bus", self.name)
+    }
+}
+
+/// A tag inside our braces must not close them.
+fn plain(tag: &str) -> std::borrow::Cow<'_, str> {
+    if tag.contains('}') { tag.replace('}', "%7D").into() } else { tag.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skus_with_a_tag_lie_together() {
+        for (sku, tag) in [("mug", "mug"), ("{sale}mug", "sale"), ("a{b}c{d}", "b"), ("{}x", "{}x"), ("a}{b", "a}{b")] {
+            assert_eq!(Keys::stock_tag(sku), tag);
+        }
+        let keys = Keys::new("shop");
+        assert_eq!(keys.stock("a}b"), b"{tg:shop:s:a%7Db}:stock:a}b");
+        assert_eq!(keys.stock_operation("sale", "1"), b"{tg:shop:s:sale}:op:1");
     }
 }

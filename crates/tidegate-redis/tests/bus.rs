@@ -1,4 +1,5 @@
 //! What nodes tell each other.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 

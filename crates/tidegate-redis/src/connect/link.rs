@@ -27,28 +27,31 @@ pub(crate) enum Link {
 
 impl Link {
     /// Runs `commands` in one go; each has an answer of its own.
-    pub(crate) async fn run(&self, commands: &[Cmd]) -> Vec<RedisResult<Value>> {
+    pub(crate) async fn run(&self, mut commands: Vec<Cmd>) -> Vec<RedisResult<Value>> {
+        let count = commands.len();
         match self {
             Link::One(connection) => {
                 let mut connection = connection.clone();
-                if let [command] = commands {
-                    return vec![connection.req_packed_command(command).await.and_then(Value::extract_error)];
+                if count == 1
+                    && let Some(command) = commands.pop()
+                {
+                    return vec![connection.req_packed_command(&command).await.and_then(Value::extract_error)];
                 }
-                let mut pipeline = Pipeline::with_capacity(commands.len());
+                let mut pipeline = Pipeline::with_capacity(count);
                 for command in commands {
-                    pipeline.add_command(command.clone());
+                    pipeline.add_command(command);
                 }
-                match connection.send_packed_commands(&pipeline, 0, commands.len()).await {
+                match connection.send_packed_commands(&pipeline, 0, count).await {
                     Ok(values) => values.into_iter().map(Value::extract_error).collect(),
-                    Err(e) => commands.iter().map(|_| Err(e.clone())).collect(),
+                    Err(e) => (0..count).map(|_| Err(e.clone())).collect(),
                 }
             }
             #[cfg(feature = "cluster")]
             Link::Cluster(connection) => {
                 // The client routes each by its keys; all are on their way at once.
-                join_all(commands.iter().map(|command| {
+                join_all(commands.into_iter().map(|command| {
                     let mut connection = connection.clone();
-                    async move { connection.req_packed_command(command).await.and_then(Value::extract_error) }
+                    async move { connection.req_packed_command(&command).await.and_then(Value::extract_error) }
                 }))
                 .await
             }

@@ -34,39 +34,45 @@ pub(crate) const MAX_CALLS: usize = 4_096;
 
 /// One command, and the script it runs, if it runs one.
 pub(crate) struct Call {
-    command: Cmd,
-    script: Option<ScriptCall>,
+    what: What,
     /// The first key: who holds it must answer.
     key: Vec<u8>,
 }
 
-struct ScriptCall {
-    script: &'static Script,
-    keys: Vec<Vec<u8>>,
-    arguments: Vec<Vec<u8>>,
-}
-
-impl ScriptCall {
-    fn command(&self, name: &str, script: &str) -> Cmd {
-        let mut command = redis::cmd(name);
-        command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.arguments);
-        command
-    }
+enum What {
+    Plain(Cmd),
+    Script { script: &'static Script, keys: Vec<Vec<u8>>, arguments: Vec<Vec<u8>> },
 }
 
 impl Call {
     /// `script` with these keys and arguments.
     pub(crate) fn script(script: &'static Script, keys: Vec<Vec<u8>>, arguments: Vec<Vec<u8>>) -> Self {
         let key = keys.first().cloned().unwrap_or_default();
-        let call = ScriptCall { script, keys, arguments };
-        Self { command: call.command("EVALSHA", script.hash()), script: Some(call), key }
+        Self { what: What::Script { script, keys, arguments }, key }
     }
 
     /// A command whose only key is `key`.
     pub(crate) fn plain(name: &str, key: &[u8], arguments: &[&[u8]]) -> Self {
         let mut command = redis::cmd(name);
         command.arg(key).arg(arguments);
-        Self { command, script: None, key: key.to_vec() }
+        Self { what: What::Plain(command), key: key.to_vec() }
+    }
+
+    /// The command, a script by its hash or (`in_full`) as it is.
+    fn command(&self, in_full: bool) -> Cmd {
+        match &self.what {
+            What::Plain(command) => command.clone(),
+            What::Script { script, keys, arguments } => {
+                let (name, text) = if in_full { ("EVAL", script.source()) } else { ("EVALSHA", script.hash()) };
+                let bytes: usize = keys.iter().chain(arguments).map(|part| part.len() + 16).sum();
+                let mut command = Cmd::with_capacity(4 + keys.len() + arguments.len(), text.len() + bytes);
+                command.arg(name).arg(text).arg(keys.len());
+                for part in keys.iter().chain(arguments) {
+                    command.arg(part.as_slice());
+                }
+                command
+            }
+        }
     }
 }
 
@@ -180,8 +186,7 @@ impl Shared {
         };
         self.calls.fetch_add(calls.len() as u64, Ordering::Relaxed);
         metrics::counter!("tidegate_store_commands_total", "store" => "redis").increment(calls.len() as u64);
-        let commands: Vec<Cmd> = calls.iter().map(|call| call.command.clone()).collect();
-        let mut answers = link.run(&commands).await;
+        let mut answers = link.run(calls.iter().map(|call| call.command(false)).collect()).await;
         self.heal(&link, calls, &mut answers).await;
         self.learn(&link, calls, &answers);
         answers.into_iter().map(|answer| answer.map_err(failed)).collect()
@@ -190,14 +195,13 @@ impl Shared {
     /// Scripts that the server has forgotten (SCRIPT FLUSH, restart, failover) are sent again in full; whatever else was
     /// in the pipeline is left alone.
     async fn heal(&self, link: &Link, calls: &[Call], answers: &mut [RedisResult<Value>]) {
-        let forgotten = |answer: &RedisResult<Value>| answer.as_ref().is_err_and(|e| health::is_no_script(e));
+        let forgotten = |answer: &RedisResult<Value>| answer.as_ref().is_err_and(health::is_no_script);
         let which: Vec<usize> = (0..calls.len()).filter(|at| forgotten(&answers[*at])).collect();
         if which.is_empty() {
             return;
         }
-        let scripts = which.iter().filter_map(|at| calls[*at].script.as_ref());
-        let commands: Vec<Cmd> = scripts.map(|call| call.command("EVAL", call.script.source())).collect();
-        for (at, answer) in which.into_iter().zip(link.run(&commands).await) {
+        let commands = which.iter().map(|at| calls[*at].command(true)).collect();
+        for (at, answer) in which.into_iter().zip(link.run(commands).await) {
             answers[at] = answer;
         }
     }
@@ -248,7 +252,7 @@ impl Shared {
         let link = link::connect(&self.options).await.map_err(failed)?;
         check::usable(&link).await?;
         let suspects: Vec<Cmd> = self.failing.keys().iter().map(|key| exists(key)).collect();
-        for answer in link.run(&suspects).await {
+        for answer in link.run(suspects).await {
             answer.map_err(failed)?;
         }
         self.failing.clear();

@@ -15,14 +15,16 @@ const NEWEST_SHARE: usize = 8;
 /// equal share of each partition: with that many due, the order within a few milliseconds matters to nobody.
 const MAX_EXACT: usize = 32;
 
+/// Score and member.
+type Scored = (f64, Vec<u8>);
+
 /// What a look at a partition shows.
 #[derive(Debug)]
 pub(super) struct Part {
     head: Option<Millis>,
     pub(super) members: usize,
-    /// Score and member.
-    earliest: Vec<(f64, Vec<u8>)>,
-    newest: Vec<(f64, Vec<u8>)>,
+    earliest: Vec<Scored>,
+    newest: Vec<Scored>,
 }
 
 /// How many of the earliest and of the newest to take from a partition.
@@ -141,7 +143,7 @@ fn split(answer: &Value) -> Result<(&[u8], &[Value])> {
     Ok((reply::bytes(server)?, parts))
 }
 
-fn scored(value: &Value) -> Result<Vec<(f64, Vec<u8>)>> {
+fn scored(value: &Value) -> Result<Vec<Scored>> {
     let pairs = reply::list(value)?.chunks_exact(2).map(|pair| {
         let score = reply::score(&pair[1])?.ok_or_else(|| reply::strange(&pair[1]))?;
         Ok((score, reply::bytes(&pair[0])?.to_vec()))
@@ -164,7 +166,7 @@ fn taken(value: &Value, into: &mut Vec<Taken>) -> Result<()> {
 /// Exactly the earliest and the newest of all that the look has shown.
 fn exact(parts: &[Part], earliest: usize, newest: usize) -> Vec<Quota> {
     let mut quotas = vec![Quota::default(); parts.len()];
-    let all = |pick: fn(&Part) -> &Vec<(f64, Vec<u8>)>| {
+    let all = |pick: fn(&Part) -> &Vec<Scored>| {
         let mut all: Vec<(f64, &[u8], usize)> = Vec::new();
         for (at, part) in parts.iter().enumerate() {
             all.extend(pick(part).iter().map(|(score, member)| (*score, member.as_slice(), at)));

@@ -46,6 +46,8 @@ scripts! {
     LEASE = "lease.lua";
     REBUILD_BEGIN = "rebuild_begin.lua";
     REBUILD_END = "rebuild_end.lua";
+    STOCK = "stock.lua";
+    STATUS = "status.lua";
 }
 
 #[cfg(test)]

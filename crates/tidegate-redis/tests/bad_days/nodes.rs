@@ -70,7 +70,8 @@ async fn a_node_that_stood_still_finds_its_receipts_worthless() {
     proxy.refuse(true);
     let (took, _) = until_claimable(&*b, 10).await;
     assert!(took < 2 * SECOND, "{took:?}");
-    (proxy.silence(false), proxy.refuse(false));
+    proxy.silence(false);
+    proxy.refuse(false);
     until("it is back", 3 * SECOND, || frozen.state() == IndexState::Whole).await;
     frozen.ack(&old.iter().map(|c| (c.order, c.receipt)).collect::<Vec<_>>()).await.unwrap();
     assert_eq!(b.len().await.unwrap(), 10, "the new holder's leases stand");

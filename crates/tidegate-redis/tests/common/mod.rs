@@ -1,5 +1,6 @@
 //! What the tests share.
-#![expect(dead_code, reason = "each test uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 pub mod shop;
 
