@@ -8,6 +8,8 @@
 mod bulk;
 mod clock;
 mod connect;
+#[cfg(test)]
+mod crowd;
 mod dialect;
 mod fault;
 mod fetched;

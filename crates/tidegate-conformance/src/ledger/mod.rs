@@ -469,8 +469,10 @@ fn rounds() -> u64 {
 }
 
 async fn random_batches(open: Open<'_>, settings: Settings) {
+    // What the last round used: a server that its ledgers share goes on from round to round.
+    let mut last = None;
     for seed in 0..rounds() {
-        let (mut twin, _kept) = fresh_with(open, settings).await;
+        let (mut twin, kept) = fresh_with(open, settings).await;
         let mut rng = rand::rngs::StdRng::seed_from_u64(seed);
         let workload = Workload::small(settings);
         for _ in 0..60 {
@@ -480,7 +482,9 @@ async fn random_batches(open: Open<'_>, settings: Settings) {
         }
         twin.compare().await;
         twin.ledger.close().await.expect("it closes");
+        last = Some(kept);
     }
+    drop(last);
 }
 
 /// Random colliding commands: every answer, event and row as the oracle's.

@@ -155,7 +155,7 @@ async fn feed_unmatched(session: &mut Session, auditor: &mut Auditor) -> Result<
         let rows = session.rows(&sql, &[last.into(), Value::from(ORDERS_CHUNK as i64)]).await?;
         let payments: Vec<(i64, Payment)> = rows.iter().map(row::payment).collect::<Result<_>>()?;
         last = payments.last().map_or(last, |(no, _)| *no);
-        for payment in money::with_refunds(session, payments).await? {
+        for (_, payment) in money::with_refunds(session, payments).await? {
             auditor.unmatched(&payment);
         }
         if rows.len() < ORDERS_CHUNK {

@@ -23,24 +23,32 @@ pub(crate) async fn attach(session: &mut Session, orders: impl IntoIterator<Item
 }
 
 /// The payments that name each of these order ids, oldest first, with their refunds.
-pub(crate) async fn payments_of(session: &mut Session, orders: &[&[u8]]) -> Result<Map<OrderId, Vec<Payment>>> {
+async fn payments_of(session: &mut Session, orders: &[&[u8]]) -> Result<Map<OrderId, Vec<Payment>>> {
     let mut of_order: Map<OrderId, Vec<Payment>> = Map::default();
+    for (_, payment) in numbered_payments_of(session, orders).await? {
+        of_order.entry(payment.order_id.clone()).or_default().push(payment);
+    }
+    Ok(of_order)
+}
+
+/// The payments that name one of these order ids, each with its number, oldest first, with their refunds.
+pub(crate) async fn numbered_payments_of(session: &mut Session, orders: &[&[u8]]) -> Result<Vec<(i64, Payment)>> {
     if orders.is_empty() {
-        return Ok(of_order);
+        return Ok(Vec::new());
     }
     // Sorted here: asked to do it, PostgreSQL may walk the primary key.
     let sql = format!("SELECT {} FROM payments p WHERE p.order_id IN ?", row::PAYMENT_COLUMNS);
     let rows = session.rows(&sql, &[Value::Blobs(orders)]).await?;
     let mut payments: Vec<(i64, Payment)> = rows.iter().map(row::payment).collect::<Result<_>>()?;
     payments.sort_unstable_by_key(|(no, _)| *no);
-    for payment in with_refunds(session, payments).await? {
-        of_order.entry(payment.order_id.clone()).or_default().push(payment);
-    }
-    Ok(of_order)
+    with_refunds(session, payments).await
 }
 
 /// Numbered payments with their refunds, in their order.
-pub(super) async fn with_refunds(session: &mut Session, payments: Vec<(i64, Payment)>) -> Result<Vec<Payment>> {
+pub(super) async fn with_refunds(
+    session: &mut Session,
+    mut payments: Vec<(i64, Payment)>,
+) -> Result<Vec<(i64, Payment)>> {
     let numbers: Vec<i64> = payments.iter().map(|(no, _)| *no).collect();
     let mut refunds: Map<i64, Vec<(i64, Refund)>> = Map::default();
     if !numbers.is_empty() {
@@ -49,12 +57,12 @@ pub(super) async fn with_refunds(session: &mut Session, payments: Vec<(i64, Paym
             refunds.entry(r.int(10)?).or_default().push(row::refund(&r)?);
         }
     }
-    let joined = payments.into_iter().map(|(no, payment)| {
-        let mut refunds = refunds.remove(&no).unwrap_or_default();
-        refunds.sort_unstable_by_key(|(no, _)| *no);
-        Payment { refunds: refunds.into_iter().map(|(_, refund)| refund).collect(), ..payment }
-    });
-    Ok(joined.collect())
+    for (no, payment) in &mut payments {
+        let mut own = refunds.remove(no).unwrap_or_default();
+        own.sort_unstable_by_key(|(no, _)| *no);
+        payment.refunds = own.into_iter().map(|(_, refund)| refund).collect();
+    }
+    Ok(payments)
 }
 
 /// A `WHERE` that grows term by term, with its values.
@@ -115,7 +123,8 @@ async fn payments_page(session: &mut Session, sql: &str, values: &[Value<'_>], l
     let rows = session.rows(sql, values).await?;
     let numbered = |r: &Row| row::payment(r).map(|(no, payment)| (no, (no, payment)));
     let Page { items, next } = page(rows.iter().map(numbered), limit, List::Payments)?;
-    Ok(Page { items: with_refunds(session, items).await?, next })
+    let items = with_refunds(session, items).await?.into_iter().map(|(_, payment)| payment).collect();
+    Ok(Page { items, next })
 }
 
 /// Refunds, newest first, from below the number `before`.

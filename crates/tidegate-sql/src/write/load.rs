@@ -13,6 +13,7 @@ use tidegate_core::{
 };
 
 use crate::fault::{Fault, Result};
+use crate::read::money;
 use crate::row;
 use crate::session::Session;
 use crate::value::Value;
@@ -244,32 +245,9 @@ impl Loaded {
 
     /// Payments with their refunds, oldest first, of these orders and ids.
     async fn payments_of(&mut self, session: &mut Session, ids: &[OrderId]) -> Result<()> {
-        if ids.is_empty() {
-            return Ok(());
-        }
         let all = sorted(ids.iter().map(OrderId::as_str));
-        let sql =
-            format!("SELECT {} FROM payments p WHERE p.order_id IN ? ORDER BY p.payment_no", row::PAYMENT_COLUMNS);
-        let mut payments = Vec::new();
-        let mut at_no: Map<i64, usize> = Map::default();
-        for r in session.rows(&sql, &[Value::Blobs(&all)]).await? {
-            let (no, payment) = row::payment(&r)?;
+        for (no, payment) in money::numbered_payments_of(session, &all).await? {
             self.payments.insert(payment.id.clone(), no);
-            at_no.insert(no, payments.len());
-            payments.push(payment);
-        }
-        let numbers = sorted_numbers(at_no.keys().copied());
-        let sql = format!(
-            "SELECT {} FROM refunds r JOIN payments p ON p.payment_no = r.payment_no WHERE r.payment_no IN ? ORDER BY r.refund_no",
-            row::REFUND_COLUMNS
-        );
-        for r in session.rows(&sql, &[Value::Ints(&numbers)]).await? {
-            let (_, refund) = row::refund(&r)?;
-            if let Some(at) = at_no.get(&r.int(10)?) {
-                payments[*at].refunds.push(refund);
-            }
-        }
-        for payment in payments {
             let Some(slot) = self.rows.ids.get_mut(&payment.order_id) else { continue };
             match &mut slot.order {
                 Some(order) => order.payments.push(payment),

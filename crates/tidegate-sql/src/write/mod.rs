@@ -4,6 +4,8 @@
 //! - `load.rs`: rows, locked in one order. `store.rs`, `rows.rs`, `tables.rs`: what changed, a statement a table.
 
 mod load;
+#[cfg(test)]
+mod looks;
 mod rows;
 mod settle;
 mod store;
