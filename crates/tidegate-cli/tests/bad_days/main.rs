@@ -1,11 +1,16 @@
-//! Bad days: the real binary, killed, starved, filled, stopped, talked nonsense to, its clock moved.
+//! Bad days: the real binary, killed, starved, filled, stopped, talked nonsense to, its clock moved; several of it on servers
+//! that are killed, frozen and emptied.
 //! Rounds are sized for every run; `./scripts/test --long` runs more.
 
 mod clock;
+mod database;
 mod disk;
 mod kill;
+mod nodes;
 mod nonsense;
+mod redis;
 mod server;
+mod shop;
 mod stop;
 
 /// Whether the long versions were asked for.

@@ -24,12 +24,20 @@ pub struct Start {
     folder: PathBuf,
     envs: Vec<(String, String)>,
     wrapper: Vec<String>,
+    stores: Vec<String>,
 }
 
 impl Start {
     /// A server with its ledger in `folder`.
     pub fn in_folder(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), envs: Vec::new(), wrapper: Vec::new() }
+        let stores = vec!["--ledger".to_owned(), format!("sqlite:{}", folder.join("ledger.db").display())];
+        Self { folder: folder.to_owned(), envs: Vec::new(), wrapper: Vec::new(), stores }
+    }
+
+    /// A server on a ledger and a store that others have, too.
+    pub fn on(ledger: &str, store: &str) -> Self {
+        let stores = ["--ledger", ledger, "--store", store].map(str::to_owned).to_vec();
+        Self { folder: std::env::temp_dir(), envs: Vec::new(), wrapper: Vec::new(), stores }
     }
 
     pub fn env(mut self, name: &str, value: &str) -> Self {
@@ -53,8 +61,7 @@ impl Start {
                 command
             }
         };
-        let ledger = format!("sqlite:{}", self.folder.join("ledger.db").display());
-        command.args(["serve", "--listen", &address.to_string(), "--ledger", &ledger]);
+        command.args(["serve", "--listen", &address.to_string()]).args(&self.stores);
         command.envs(self.envs.iter().map(|(k, v)| (k, v))).current_dir(std::env::temp_dir());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         command
@@ -228,6 +235,11 @@ impl Api {
         let json = self.get(&format!("/v1/orders/{id}/events?limit=500")).expect("an answer").json;
         let items = json["items"].as_array().cloned().unwrap_or_default();
         items.iter().map(|event| event["type"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// How ready it says it is, and why not wholly.
+    pub fn readiness(&self) -> String {
+        self.get("/readyz").map_or_else(|| "no answer".to_owned(), |reply| reply.json.to_string())
     }
 
     /// Every invariant holds.

@@ -1,0 +1,79 @@
+//! The database killed, frozen, read-only: nothing acknowledged is lost, nothing is acknowledged meanwhile, it heals by itself.
+
+use std::time::Duration;
+
+use tidegate_conformance::servers::{MariaDb, Postgres, Redis};
+
+use crate::shop::{Shop, home};
+
+/// Crowd of each node.
+const THREADS: u64 = 2;
+/// How long nodes may take to serve again once the database is back.
+const RECOVERY: Duration = Duration::from_secs(10);
+
+/// Two nodes under load; `fall` takes the database away, `rise` brings it back.
+fn outage(ledger: String, redis: &Redis, fall: impl Fn(), rise: impl Fn()) {
+    let shop = Shop::open(ledger, redis.url(), 2);
+    let crowds = shop.crowds(THREADS);
+    std::thread::sleep(Duration::from_millis(700));
+    fall();
+    std::thread::sleep(Duration::from_secs(1));
+    shop.api(0).wait("it says so", RECOVERY, |api| api.get("/readyz").is_some_and(|reply| reply.status == 503));
+    let refused = shop.api(1).place("meanwhile", "x", 1, 600).expect("an answer");
+    assert_eq!(refused.status, 503, "{refused:?}");
+    rise();
+    for node in &shop.nodes {
+        node.api.wait("ready again", RECOVERY, |api| api.readiness().contains("\"ready\""));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let told = home(crowds);
+    assert!(told.len() > 20, "only {} acknowledgements", told.len());
+    shop.settle();
+    crate::kill::verify(shop.api(0), &told);
+    shop.nodes.iter().for_each(|node| node.api.check());
+}
+
+#[test]
+fn postgres_killed_under_load_and_back() {
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    outage(postgres.database(), &redis, || postgres.kill(), || postgres.restart());
+}
+
+#[test]
+fn mariadb_killed_under_load_and_back() {
+    let (mariadb, redis) = (MariaDb::start(), Redis::start());
+    outage(mariadb.database(), &redis, || mariadb.kill(), || mariadb.restart());
+}
+
+#[test]
+fn postgres_read_only_under_load_and_back() {
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    outage(postgres.database(), &redis, || postgres.set_read_only(true), || postgres.set_read_only(false));
+}
+
+#[test]
+fn mariadb_read_only_under_load_and_back() {
+    let (mariadb, redis) = (MariaDb::start(), Redis::start());
+    outage(mariadb.database(), &redis, || mariadb.set_read_only(true), || mariadb.set_read_only(false));
+}
+
+#[test]
+fn postgres_frozen_under_load_and_back() {
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    outage(postgres.database(), &redis, || postgres.freeze(), || postgres.thaw());
+}
+
+#[test]
+fn every_connection_cut_under_load_again_and_again() {
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    let shop = Shop::open(postgres.database(), redis.url(), 2);
+    let crowds = shop.crowds(THREADS);
+    for _ in 0..10 {
+        std::thread::sleep(Duration::from_millis(300));
+        postgres.kill_connections();
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let told = home(crowds);
+    assert!(told.len() > 20, "only {} acknowledgements", told.len());
+    shop.check(&told);
+}
