@@ -88,6 +88,12 @@ impl StockCounter {
         Self { connector, keys, remember_seconds: HOUR }
     }
 
+    /// The script's text and its SHA-1, for whoever measures or audits it.
+    #[must_use]
+    pub fn script() -> (&'static str, &'static str) {
+        (scripts::STOCK.source(), scripts::STOCK.hash())
+    }
+
     /// How long operations are remembered: an hour unless set, at least a second.
     #[must_use]
     pub fn remember_seconds(mut self, seconds: u32) -> Self {

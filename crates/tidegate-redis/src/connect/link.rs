@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use futures_util::future::{join_all, select_ok};
+#[cfg(feature = "cluster")]
+use futures_util::future::join_all;
+use futures_util::future::select_ok;
 use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection};
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, Pipeline, ProtocolVersion};
@@ -26,6 +28,15 @@ pub(crate) enum Link {
 }
 
 impl Link {
+    /// The connection to the only server there is.
+    pub(crate) fn to_one(&self) -> Option<MultiplexedConnection> {
+        match self {
+            Link::One(connection) => Some(connection.clone()),
+            #[cfg(feature = "cluster")]
+            Link::Cluster(_) => None,
+        }
+    }
+
     /// Runs `commands` in one go; each has an answer of its own.
     pub(crate) async fn run(&self, mut commands: Vec<Cmd>) -> Vec<RedisResult<Value>> {
         let count = commands.len();

@@ -208,7 +208,7 @@ impl Shared {
 
     /// What the answers say about the connection.
     fn learn(&self, link: &Arc<Link>, calls: &[Call], answers: &[RedisResult<Value>]) {
-        let cluster = matches!(**link, Link::Cluster(_));
+        let cluster = matches!(self.options.mode, options::Mode::Cluster(_));
         for (call, answer) in calls.iter().zip(answers) {
             let symptom = answer.as_ref().map_or_else(health::symptom, |_| Symptom::None);
             let Some(why) = self.failing.note(&call.key, symptom, cluster) else { continue };

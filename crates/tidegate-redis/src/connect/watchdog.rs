@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::Shared;
-use super::link::{self, Link};
+use super::link;
 use super::options::{Host, Mode};
 
 /// The first pause between two attempts; it doubles up to [`LONGEST`].
@@ -60,10 +60,10 @@ async fn replaced(shared: &Shared, known: &mut Option<Host>) -> bool {
 /// Whether the present connection goes to `master` already.
 async fn leads_to(shared: &Shared, master: &Host) -> bool {
     let Some(link) = shared.link.load_full() else { return false };
-    let Link::One(connection) = &*link else { return true };
+    let Some(mut connection) = link.to_one() else { return true };
     let mut port = redis::cmd("CONFIG");
     port.arg("GET").arg("port");
-    let answer: redis::RedisResult<Vec<Value>> = port.query_async(&mut connection.clone()).await;
+    let answer: redis::RedisResult<Vec<Value>> = port.query_async(&mut connection).await;
     let named = |value: &Value| matches!(value, Value::BulkString(port) if *port == master.port.to_string().as_bytes());
     answer.is_ok_and(|parts| parts.iter().any(named))
 }

@@ -20,7 +20,7 @@ impl Script {
     }
 
     /// What EVALSHA calls it by.
-    pub(crate) fn hash(&self) -> &str {
+    pub(crate) fn hash(&'static self) -> &'static str {
         self.hash.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned())
     }
 }
