@@ -1,4 +1,4 @@
-//! Measures the SQL ledger: `cargo run --release -p tidegate-sql --example measure -- <url> [orders] [orders a batch]
+//! Measures the SQL ledger: `cargo run --release -p tidegate-sql --features ceiling --example measure -- <url> [orders] [orders a batch]
 //! [batches in flight]`, on an empty database. A private server for it: `cargo run -p tidegate-conformance --features servers
 //! --example with_servers -- postgres -- target/release/examples/measure {postgres}`.
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
@@ -10,7 +10,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tidegate_backend::{Commit, Ledger, Probe};
 use tidegate_core::command::{Pay, Place, PutSku};
 use tidegate_core::{BuyerId, Command, JsonObject, OrderId, OrderNo, PaymentId, SkuId, SkuPatch};
-use tidegate_sql::{SqlLedger, SqlOptions};
+use tidegate_sql::{SqlLedger, SqlOptions, ceiling, one_by_one};
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -88,7 +88,7 @@ async fn main() -> Fallible<()> {
     let mut number = |default: usize| args.next().map_or(Ok(default), |n| n.parse());
     let (orders, batch, flight) = (number(50_000)?, number(512)?, number(2)?);
     println!("{orders} orders, {batch} a batch, {flight} batches in flight");
-    let ledger = SqlLedger::open(SqlOptions::new(url)).await?;
+    let ledger = SqlLedger::open(SqlOptions::new(&url)).await?;
     let sku = |n: usize| SkuId::parse(&format!("sku-{n}"));
     let skus: Vec<SkuId> = (0..100).map(sku).collect::<Result<_, _>>()?;
     let put = |sku: &SkuId| {
@@ -122,6 +122,13 @@ async fn main() -> Fallible<()> {
     let begun = Instant::now();
     let report = ledger.audit(60_000).await?;
     println!("audited in {:.2?}: {} findings", begun.elapsed(), report.findings.len());
+    let bare = ceiling(&url, orders, batch).await?;
+    println!("{:<44} {:>9.0} /s   {} in {:.2?}", "the bare loop, one SKU", bare.rate, bare.orders, bare.took);
+    let single = one_by_one(&url, (orders / 20).clamp(100, 5_000), 16).await?;
+    println!(
+        "{:<44} {:>9.0} /s   {} in {:.2?}",
+        "a transaction an order, 16 clients", single.rate, single.orders, single.took
+    );
     ledger.close().await?;
     Ok(())
 }

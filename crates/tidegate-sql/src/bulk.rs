@@ -1,10 +1,14 @@
-//! Many rows of one table in one statement: PostgreSQL gets one array a column (`UNNEST`), so that a table has one
-//! statement whatever the number of rows; MySQL gets literals, which are integers and hexadecimal bytes only, so that
-//! nothing a caller sent is ever read as SQL.
+//! Many rows of one table in few statements, all prepared. PostgreSQL gets one array a column (`UNNEST`), so that a table has
+//! one statement whatever the number of rows. MySQL gets 64, 32, .. or 1 row at a time, so that a table has seven; measured,
+//! that takes a third to a half of the time of literals in the text, and rows in hundreds gain nothing more.
 
 use std::fmt::Write as _;
 
 use crate::fault::{Fault, Result};
+
+/// Most rows of one statement on MySQL; a power of two.
+#[cfg(feature = "mysql")]
+const MYSQL_ROWS: usize = 64;
 
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,63 +109,67 @@ impl Bulk {
         self.table.columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",")
     }
 
-    /// Statements of at most about `largest` bytes each (one row may be more).
+    /// Statements with their values, each of at most about `largest` bytes (one row may be more).
     #[cfg(feature = "mysql")]
-    pub(crate) fn mysql(&self, largest: usize) -> Vec<String> {
+    pub(crate) fn mysql(&self, largest: usize) -> Result<Vec<(String, sqlx::mysql::MySqlArguments)>> {
         debug_assert_eq!(self.at, 0, "a row of {} is not complete", self.table.name);
-        let head = format!("INSERT INTO {} ({}) VALUES ", self.table.name, self.names());
-        let mut tail = String::new();
-        for (at, column) in self.table.update.iter().enumerate() {
-            let before = if at == 0 { " ON DUPLICATE KEY UPDATE " } else { "," };
-            let _ = write!(tail, "{before}{column}=VALUES({column})");
-        }
         let mut statements = Vec::new();
-        let mut text = head.clone();
-        let mut row = String::new();
-        for at in 0..self.rows {
-            row.clear();
-            self.mysql_row(at, &mut row);
-            if text.len() > head.len() {
-                if text.len() + row.len() + tail.len() > largest {
-                    text.push_str(&tail);
-                    statements.push(std::mem::replace(&mut text, head.clone()));
-                } else {
-                    text.push(',');
-                }
+        let mut from = 0;
+        while from < self.rows {
+            let left = (self.rows - from).min(MYSQL_ROWS);
+            let mut count = 1 << left.ilog2();
+            while count > 1 && self.size(from, count) > largest {
+                count /= 2;
             }
-            text.push_str(&row);
+            statements.push((self.mysql_text(count), self.mysql_arguments(from, count)?));
+            from += count;
         }
-        text.push_str(&tail);
-        statements.push(text);
-        statements
+        Ok(statements)
     }
 
     #[cfg(feature = "mysql")]
-    fn mysql_row(&self, row: usize, out: &mut String) {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
-        for (at, cells) in self.columns.iter().enumerate() {
-            out.push(if at == 0 { '(' } else { ',' });
-            match cells {
-                Cells::Ints(all) => match all[row] {
-                    Some(n) => {
-                        let _ = write!(out, "{n}");
-                    }
-                    None => out.push_str("NULL"),
-                },
-                Cells::Strings { arena, ends } => match piece(arena, ends, row) {
-                    Some(bytes) => {
-                        out.push_str("x'");
-                        for byte in bytes {
-                            out.push(HEX[usize::from(byte >> 4)] as char);
-                            out.push(HEX[usize::from(byte & 15)] as char);
-                        }
-                        out.push('\'');
-                    }
-                    None => out.push_str("NULL"),
-                },
+    fn mysql_text(&self, rows: usize) -> String {
+        let row = format!("({})", vec!["?"; self.columns.len()].join(","));
+        let mut text = format!("INSERT INTO {} ({}) VALUES ", self.table.name, self.names());
+        text.push_str(&vec![row; rows].join(","));
+        for (at, column) in self.table.update.iter().enumerate() {
+            let before = if at == 0 { " ON DUPLICATE KEY UPDATE " } else { "," };
+            let _ = write!(text, "{before}{column}=VALUES({column})");
+        }
+        text
+    }
+
+    #[cfg(feature = "mysql")]
+    fn mysql_arguments(&self, from: usize, rows: usize) -> Result<sqlx::mysql::MySqlArguments> {
+        use sqlx::Arguments as _;
+        let mut arguments = sqlx::mysql::MySqlArguments::default();
+        arguments.reserve(rows * self.columns.len(), self.size(from, rows));
+        for row in from..from + rows {
+            for (cells, (_, kind)) in self.columns.iter().zip(self.table.columns) {
+                match cells {
+                    Cells::Ints(all) => arguments.add(all[row]),
+                    Cells::Strings { arena, ends } => match (piece(arena, ends, row), kind) {
+                        (Some(bytes), Kind::Text) => arguments.add(text(bytes)?),
+                        (bytes, _) => arguments.add(bytes),
+                    },
+                }
+                .map_err(cannot)?;
             }
         }
-        out.push(')');
+        Ok(arguments)
+    }
+
+    /// About the bytes of these rows.
+    #[cfg(feature = "mysql")]
+    fn size(&self, from: usize, rows: usize) -> usize {
+        let of = |cells: &Cells| match cells {
+            Cells::Ints(_) => 8 * rows,
+            Cells::Strings { ends, .. } => {
+                let start = if from == 0 { 0 } else { ends[from - 1].0 };
+                ends[from + rows - 1].0 - start + 9 * rows
+            }
+        };
+        self.columns.iter().map(of).sum()
     }
 
     /// The statement, whatever the number of rows.
@@ -190,7 +198,6 @@ impl Bulk {
     pub(crate) fn postgres_arguments(&self) -> Result<sqlx::postgres::PgArguments> {
         use sqlx::Arguments as _;
         debug_assert_eq!(self.at, 0, "a row of {} is not complete", self.table.name);
-        let cannot = |e| Fault::from_driver(sqlx::Error::Encode(e));
         let mut arguments = sqlx::postgres::PgArguments::default();
         for (cells, (_, kind)) in self.columns.iter().zip(self.table.columns) {
             match cells {
@@ -198,10 +205,7 @@ impl Bulk {
                 Cells::Strings { arena, ends } => {
                     let pieces = (0..self.rows).map(|row| piece(arena, ends, row));
                     if *kind == Kind::Text {
-                        let texts = pieces
-                            .map(|p| p.map(std::str::from_utf8).transpose())
-                            .collect::<std::result::Result<Vec<_>, _>>();
-                        let texts = texts.map_err(|e| cannot(e.into()))?;
+                        let texts = pieces.map(|p| p.map(text).transpose()).collect::<Result<Vec<_>>>()?;
                         arguments.add(texts).map_err(cannot)?;
                     } else {
                         arguments.add(pieces.collect::<Vec<_>>()).map_err(cannot)?;
@@ -211,6 +215,14 @@ impl Bulk {
         }
         Ok(arguments)
     }
+}
+
+fn cannot(e: sqlx::error::BoxDynError) -> Fault {
+    Fault::from_driver(sqlx::Error::Encode(e))
+}
+
+fn text(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|e| cannot(e.into()))
 }
 
 fn piece<'a>(arena: &'a [u8], ends: &[(usize, bool)], row: usize) -> Option<&'a [u8]> {
@@ -240,13 +252,23 @@ mod tests {
 
     #[cfg(feature = "mysql")]
     #[test]
-    fn literals_are_numbers_and_hexadecimal_only() {
+    fn a_table_has_a_statement_for_each_power_of_two() {
+        use sqlx::Arguments as _;
         let tail = " ON DUPLICATE KEY UPDATE n=VALUES(n),note=VALUES(note)";
         let head = "INSERT INTO t (id,n,note) VALUES ";
-        let rows = ["(x'6127',-1,NULL)", "(x'',NULL,x'c3a9')", "(x'5c',-9223372036854775808,x'')"];
-        assert_eq!(three().mysql(1_000), [format!("{head}{}{tail}", rows.join(","))]);
-        let each = rows.map(|row| format!("{head}{row}{tail}"));
-        assert_eq!(three().mysql(1), each, "every row fits a statement of its own");
+        let texts = |largest| {
+            let statements = three().mysql(largest).unwrap();
+            statements.into_iter().map(|(text, values)| (text, values.len())).collect::<Vec<_>>()
+        };
+        let (one, two) = (format!("{head}(?,?,?){tail}"), format!("{head}(?,?,?),(?,?,?){tail}"));
+        assert_eq!(texts(1_000), [(two, 6), (one.clone(), 3)]);
+        assert_eq!(texts(1), [(one.clone(), 3), (one.clone(), 3), (one, 3)], "every row has a statement of its own");
+        let mut many = Bulk::new(&TABLE);
+        for n in 0..200 {
+            many.bytes(&b"x"[..]).int(n).text("y");
+        }
+        let counts = many.mysql(1 << 20).unwrap().iter().map(|(_, values)| values.len() / 3).collect::<Vec<_>>();
+        assert_eq!(counts, [64, 64, 64, 8]);
     }
 
     #[cfg(feature = "postgres")]

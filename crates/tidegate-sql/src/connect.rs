@@ -12,7 +12,7 @@ use crate::session::{Link, Session};
 
 /// Longest wait for a connection, its greeting and its settings each.
 pub(crate) const CONNECT_BOUND: Duration = Duration::from_secs(5);
-/// Statements a connection keeps prepared; with the sets of every size they are well below that.
+/// Statements a connection keeps prepared; with sets and bulks of every size they are below that.
 const STATEMENTS: usize = 512;
 /// Seconds a connection may stay inside a transaction without a statement: a frozen node loses its locks then.
 const IDLE_SECONDS: u64 = 2;

@@ -3,7 +3,8 @@
 //! - `options.rs`, `open.rs`, `connect.rs`, `migrate.rs`: an address becomes a ledger. `pool.rs`: bounded connections.
 //! - `session.rs`, `dialect.rs`, `value.rs`, `fetched.rs`, `bulk.rs`, `fault.rs`: one small way to talk to both dialects.
 //! - `ledger.rs`: what the seam asks for. `write/`: a batch. `upkeep.rs`: small writes. `read/`, `row.rs`: reads.
-//! - `clock.rs`: an estimate of the database's clock. `ceiling.rs`: what the bench compares with.
+//! - `scratch.rs`: databases of a bench's own.
+//! - `clock.rs`: an estimate of the database's clock. `write/ceiling.rs` (feature `ceiling`): what the bench compares with.
 
 mod bulk;
 mod clock;
@@ -20,6 +21,8 @@ mod options;
 mod pool;
 mod read;
 mod row;
+#[cfg(feature = "ceiling")]
+pub mod scratch;
 mod session;
 mod upkeep;
 mod value;
@@ -27,3 +30,5 @@ mod write;
 
 pub use ledger::SqlLedger;
 pub use options::SqlOptions;
+#[cfg(feature = "ceiling")]
+pub use write::ceiling::{Ceiling, ceiling, one_by_one};

@@ -231,8 +231,17 @@ impl Session {
         match self.dialect() {
             #[cfg(feature = "mysql")]
             Dialect::MySql => {
-                for statement in bulk.mysql(self.largest) {
-                    self.script(&statement).await?;
+                for (text, values) in bulk.mysql(self.largest)? {
+                    self.begin_call()?;
+                    let answer = match &mut self.link {
+                        Link::MySql(conn) => {
+                            let query = sqlx::query_with(AssertSqlSafe(text), values);
+                            tokio::time::timeout(ANSWER_BOUND, conn.execute(query)).await
+                        }
+                        #[cfg(feature = "postgres")]
+                        Link::Postgres(_) => unreachable!("the dialect is the link's"),
+                    };
+                    self.end_call(answer)?;
                 }
             }
             #[cfg(feature = "postgres")]

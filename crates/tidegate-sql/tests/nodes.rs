@@ -1,4 +1,5 @@
 //! Several nodes on one database: the same rows at once, and nobody is told anything that does not hold.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
 mod common;
 
@@ -44,7 +45,7 @@ async fn hammer(ledger: Arc<SqlLedger>, seed: u64, batches: usize) -> Vec<(Strin
                 new.push((order.id.to_string(), order.no.0));
             }
         }
-        if seed % 4 == 0 {
+        if seed == 0 {
             ledger.advance(200_000).await.unwrap();
         }
     }

@@ -1,8 +1,11 @@
 //! The write path: a batch is locked, loaded, decided, written and committed on one connection.
 //!
 //! - here: one attempt, and what is tried again. `settle.rs`: a COMMIT whose answer was lost.
-//! - `load.rs`: rows, locked in one order. `store.rs`, `rows.rs`, `tables.rs`: what changed, a statement a table.
+//! - `load.rs`: rows, locked in one order. `store.rs`, `rows.rs`, `tables.rs`: what changed, table by table.
+//! - `ceiling.rs` (feature `ceiling`): what the bench compares with.
 
+#[cfg(feature = "ceiling")]
+pub(crate) mod ceiling;
 mod load;
 #[cfg(test)]
 mod looks;
