@@ -19,6 +19,7 @@ on_both!(
     killed_connections_lose_nothing,
     a_killed_server_loses_nothing,
     an_answer_cut_off_anywhere_changes_no_answer,
+    a_lost_answer_to_a_commit_is_found_out,
     a_read_only_server_is_unavailable_until_it_writes_again,
     a_frozen_server_is_unavailable_in_time,
     a_silent_network_is_unavailable_in_time,
@@ -126,6 +127,41 @@ async fn an_answer_cut_off_anywhere_changes_no_answer(server: Arc<Server>) {
     }
     let held = direct.sku(common::sku_id("a")).await.unwrap().unwrap().counts.held;
     assert_eq!(held, orders);
+    audit(&direct).await;
+}
+
+/// Exactly the answer to `COMMIT`: the batch took place, and its caller is told what it decided, not that it was a repeat.
+async fn a_lost_answer_to_a_commit_is_found_out(server: Arc<Server>) {
+    const DELAY: Duration = Duration::from_millis(60);
+    let url = server.database();
+    let proxy = Proxy::start(server.port());
+    let mut options = SqlOptions::new(through(&proxy, &server, &url));
+    options.writers = 1;
+    let ledger = SqlLedger::open(options).await.unwrap();
+    let direct = open(&url).await;
+    commit(&direct, vec![put("a", 1_000, None)]).await;
+    let order = |n: i32| -> Arc<[Command]> { Arc::from(vec![place(&format!("k-{n}"), &[("a", 1)])]) };
+    // Every statement is prepared before answers are slow, so that each has one answer.
+    ledger.commit(order(0)).await.unwrap();
+    proxy.delay(DELAY);
+    let begun = Instant::now();
+    ledger.commit(order(1)).await.unwrap();
+    let usual = begun.elapsed();
+    let committing = tokio::spawn({
+        let (ledger, commands) = (ledger.clone(), order(2));
+        async move { ledger.commit(commands).await }
+    });
+    // While the last answer before COMMIT's is held back.
+    tokio::time::sleep(usual - DELAY * 3 / 2).await;
+    proxy.cut_replies(1);
+    let cut = Instant::now();
+    while direct.order(order_id("k-2")).await.unwrap().is_none() {
+        assert!(cut.elapsed() < DELAY * 3, "the cut came before the COMMIT");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    proxy.delay(Duration::ZERO);
+    let verdicts = committing.await.unwrap().unwrap().verdicts;
+    assert_eq!((proxy.replies_to_cut(), placed(&verdicts[0]).1), (0, false));
     audit(&direct).await;
 }
 
