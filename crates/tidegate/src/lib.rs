@@ -40,6 +40,20 @@ pub use tidegate_core as core;
 /// The bare insert loop that `tidegate bench orders` prints as its ceiling.
 #[cfg(feature = "ceiling")]
 pub use tidegate_embedded::sqlite::ceiling;
+/// What the bench needs on a database server: databases of its own, and what it compares with.
+#[cfg(feature = "ceiling")]
+pub mod on_servers {
+    pub use tidegate_sql::scratch::{create, delete};
+    pub use tidegate_sql::{Ceiling, ceiling, one_by_one};
+}
+/// Two building blocks on Redis for teams whose order data live elsewhere: an atomic, idempotent stock counter and an atomic
+/// change of a cached order's status. They need none of the rest.
+#[cfg(feature = "redis")]
+pub mod blocks {
+    pub use tidegate_redis::{
+        Connector, OrderStatus, RedisOptions, StatusChange, StatusOutcome, StockAnswer, StockCounter, StockOperation,
+    };
+}
 
 /// The README's example, as a test.
 #[cfg(all(doctest, feature = "embedded"))]

@@ -2,5 +2,6 @@
 
 mod config;
 mod serve;
+mod servers;
 mod support;
 mod tools;

@@ -77,7 +77,7 @@ pub fn ledger(folder: &Path) -> String {
 }
 
 impl Serve {
-    /// Starts it over the ledger in `folder` and waits for its line.
+    /// Starts it over the ledger in `folder`, if `more` names no other, and waits for its line.
     pub fn start(folder: &Path, more: &[&str]) -> Self {
         let log = std::fs::File::create(folder.join("serve.log")).expect("a log file");
         Self::start_with_stderr(folder, more, log.into())
@@ -86,7 +86,10 @@ impl Serve {
     /// The same, with its log going to `stderr`.
     pub fn start_with_stderr(folder: &Path, more: &[&str], stderr: Stdio) -> Self {
         let ledger = ledger(folder);
-        let mut args = vec!["serve", "--listen", "127.0.0.1:0", "--ledger", &ledger];
+        let mut args = vec!["serve", "--listen", "127.0.0.1:0"];
+        if !more.contains(&"--ledger") {
+            args.extend(["--ledger", &ledger]);
+        }
         args.extend(more);
         let mut child = command(&args).stdout(Stdio::piped()).stderr(stderr).spawn().expect("the binary runs");
         let mut out = BufReader::new(child.stdout.take().expect("a pipe"));

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use super::orders::CaseLedger;
 use crate::failure::{Failure, Result};
 use crate::load::target::Target;
 
@@ -25,15 +26,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `tidegate serve` on the ledger at `ledger`.
+    /// Starts `tidegate serve` on `ledger`.
     ///
     /// # Errors
     /// [`Failure::Work`] with the end of its log when it does not get ready.
-    pub fn serve(ledger: &Path, more: &[&str]) -> Result<Self> {
-        let ledger_url = format!("sqlite:{}", ledger.display());
-        let mut args = vec!["serve", "--listen", "127.0.0.1:0", "--ledger", &ledger_url];
-        args.extend(more);
-        Self::start(&args, &ledger.with_extension("log"))
+    pub fn serve(ledger: &CaseLedger) -> Result<Self> {
+        Self::start(&["serve", "--listen", "127.0.0.1:0"], &ledger.variables(), &ledger.log)
     }
 
     /// Starts the bare handler.
@@ -41,10 +39,10 @@ impl Server {
     /// # Errors
     /// As [`Server::serve`].
     pub fn bare(log: &Path) -> Result<Self> {
-        Self::start(&["bench", "bare"], log)
+        Self::start(&["bench", "bare"], &[], log)
     }
 
-    fn start(args: &[&str], log: &Path) -> Result<Self> {
+    fn start(args: &[&str], variables: &[(&str, &str)], log: &Path) -> Result<Self> {
         let failed = |what: &str, e: &dyn std::fmt::Display| Failure::Work(format!("{what}: {e}"));
         let exe = std::env::current_exe().map_err(|e| failed("cannot find this program", &e))?;
         let log_file = File::create(log).map_err(|e| failed("cannot write the server's log", &e))?;
@@ -56,6 +54,7 @@ impl Server {
                 command.env_remove(name);
             },
         );
+        command.envs(variables.iter().copied());
         let began = Instant::now();
         let mut child = command.spawn().map_err(|e| failed("cannot start the server", &e))?;
         let address = child.stdout.take().and_then(address);

@@ -29,6 +29,12 @@ pub struct Args {
     /// Orders in the ledger of the cases with a full one, before --scale
     #[arg(long, value_name = "ORDERS", default_value_t = 1_000_000)]
     preload: u64,
+    /// Measure on this database server: mysql://.. or postgres://.. of a user who may create databases [default: SQLite]
+    #[arg(long, value_name = "URL")]
+    ledger: Option<String>,
+    /// The store beside it; keys named tidegate_bench_.. are left there
+    #[arg(long, value_name = "URL", default_value = "embedded")]
+    store: String,
     /// Folder for the ledgers: put it on the disk that is to be measured [default: a temporary one]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<std::path::PathBuf>,

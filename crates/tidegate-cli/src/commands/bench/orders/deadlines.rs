@@ -77,7 +77,7 @@ async fn read(target: &Target) -> Result<Expired> {
 /// Holds are whole seconds and commits happen when they happen, so no pile can be placed to be due in one millisecond.
 /// This one has been due since shortly before the server starts: for the server it is due at one instant, its start.
 pub fn expiry(bench: &mut Bench<'_>) -> Result {
-    let ledger = bench.ledger("expiry");
+    let ledger = bench.place.ledger("expiry")?;
     let pile = bench.scaled(PILE, 2_000);
     let start = runtime::run(async {
         let tidegate = open(&ledger, 1_800, false).await?;
@@ -88,7 +88,7 @@ pub fn expiry(bench: &mut Bench<'_>) -> Result {
         Ok(start)
     })?;
     wait(start.saturating_duration_since(Instant::now()))?;
-    let server = Server::serve(&ledger, &[])?;
+    let server = Server::serve(&ledger)?;
     let seen = generate(async {
         let pace = Pace::Open { per_second: ARRIVALS, requests: (ARRIVALS * SECONDS as f64) as u64 };
         let run = drive::run(&server.target, CONNECTIONS, pace, 0, orders("arrival", HOT, Some(ARRIVAL_HOLD))).await;
@@ -98,7 +98,7 @@ pub fn expiry(bench: &mut Bench<'_>) -> Result {
     });
     let (arrivals, seen) = seen?;
     server.stop()?;
-    bench.forget(&ledger);
+    bench.place.forget(&ledger);
     let took = (seen.last - seen.first).max(1) as f64 / 1_000.0;
     let line = Line::new(format!("{pile} orders due at once, cancelled"), seen.pile as f64 / took, "orders/s");
     bench.printer.line(line.errors(pile - seen.pile + seen.early))?;
@@ -128,8 +128,8 @@ async fn others_before(tidegate: &tidegate::Tidegate) -> Result {
 
 /// Measures how late a steady stream of deadlines is.
 pub fn lateness(bench: &mut Bench<'_>) -> Result {
-    let ledger = bench.ledger("lateness");
-    let server = Server::serve(&ledger, &[])?;
+    let ledger = bench.place.ledger("lateness")?;
+    let server = Server::serve(&ledger)?;
     let requests = bench.scaled((STREAM * SECONDS as f64) as u64, 1_000);
     let seen = generate(async {
         create_hot(&server.target, PLENTY).await?;
@@ -140,7 +140,7 @@ pub fn lateness(bench: &mut Bench<'_>) -> Result {
         read(&server.target).await
     })?;
     server.stop()?;
-    bench.forget(&ledger);
+    bench.place.forget(&ledger);
     let stream = seen.lateness(i64::MIN, i64::MAX);
     let line = Line::new("lateness at 1,000 deadlines/s", stream.len() as f64, "deadlines").times(stream.percentiles());
     bench.printer.line(line.errors(requests - stream.len().min(requests) + seen.early))

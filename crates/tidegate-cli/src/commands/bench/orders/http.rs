@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Method, Uri};
 use serde_json::json;
 
-use super::library::{HOT, PLENTY, bare_loop};
+use super::library::{HOT, PLENTY, baseline};
 use super::{Bench, generate};
 use crate::commands::bench::child::Server;
 use crate::commands::bench::line::Line;
@@ -90,31 +90,31 @@ async fn drive_warm(target: &Target, connections: usize, requests: u64, first: u
 
 /// Places one order a request against `server`; `what` names the figure.
 pub fn place_against(bench: &mut Bench<'_>, server: &Server, prefix: &'static str, what: &str) -> Result {
-    let ceiling = bare_loop(bench)?;
+    let (baseline, ceiling) = baseline(bench)?;
     let orders_to_place = bench.scaled(ORDERS, 5_000);
     let run = generate(drive_warm(&server.target, CONNECTIONS, orders_to_place, 0, orders(prefix, HOT, None)))?;
     let errors = run.record.len() - run.record.count(201);
     let line = Line::new(format!("{what}, {CONNECTIONS} connections"), run.rate(201), "orders/s")
         .times(run.record.percentiles());
-    bench.printer.line(line.beside("bare insert loop", Some(ceiling)).errors(errors))
+    bench.printer.line(line.beside(baseline, Some(ceiling)).errors(errors))
 }
 
 /// Measures placing over HTTP on an empty ledger.
 pub fn place(bench: &mut Bench<'_>) -> Result {
-    let ledger = bench.ledger("place");
-    let server = Server::serve(&ledger, &[])?;
+    let ledger = bench.place.ledger("place")?;
+    let server = Server::serve(&ledger)?;
     generate(create_hot(&server.target, PLENTY))?;
     place_against(bench, &server, "http", "place, HTTP, empty ledger")?;
     server.stop()?;
-    bench.forget(&ledger);
+    bench.place.forget(&ledger);
     Ok(())
 }
 
 /// Measures placing 500 orders a request.
 pub fn batch(bench: &mut Bench<'_>) -> Result {
-    let ceiling = bare_loop(bench)?;
-    let ledger = bench.ledger("batch");
-    let server = Server::serve(&ledger, &[])?;
+    let (baseline, ceiling) = baseline(bench)?;
+    let ledger = bench.place.ledger("batch")?;
+    let server = Server::serve(&ledger)?;
     let requests = bench.scaled(ORDERS, 5_000).div_ceil(BATCH);
     let run = generate(async {
         create_hot(&server.target, PLENTY).await?;
@@ -123,11 +123,11 @@ pub fn batch(bench: &mut Bench<'_>) -> Result {
     })?;
     let accepted = generate(sold(&server.target))?;
     server.stop()?;
-    bench.forget(&ledger);
+    bench.place.forget(&ledger);
     let rate = accepted as f64 / run.took.as_secs_f64();
     let line = Line::new(format!("orders:batch of {BATCH}, {BATCH_CONNECTIONS} connections"), rate, "orders/s")
         .times(run.record.percentiles());
-    bench.printer.line(line.beside("bare insert loop", Some(ceiling)).errors(requests * BATCH - accepted))
+    bench.printer.line(line.beside(baseline, Some(ceiling)).errors(requests * BATCH - accepted))
 }
 
 /// Units of the hot SKU that orders hold or have bought.
@@ -147,12 +147,12 @@ pub fn sold_out(bench: &mut Bench<'_>) -> Result {
     let beside = refuse(&bare.target)?;
     bare.stop()?;
 
-    let ledger = bench.ledger("sold-out");
-    let server = Server::serve(&ledger, &[])?;
+    let ledger = bench.place.ledger("sold-out")?;
+    let server = Server::serve(&ledger)?;
     generate(create_hot(&server.target, 0))?;
     let run = refuse(&server.target)?;
     server.stop()?;
-    bench.forget(&ledger);
+    bench.place.forget(&ledger);
 
     let bare = Line::new(
         format!("bare handler answering 409, {REFUSED_CONNECTIONS} connections"),

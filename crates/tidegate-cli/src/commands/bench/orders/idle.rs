@@ -30,17 +30,17 @@ fn rest(bench: &mut Bench<'_>, server: &Server, name: &str) -> Result {
 
 /// An empty server.
 pub fn empty(bench: &mut Bench<'_>) -> Result {
-    let ledger = bench.ledger("empty");
-    let server = Server::serve(&ledger, &[])?;
+    let ledger = bench.place.ledger("empty")?;
+    let server = Server::serve(&ledger)?;
     rest(bench, &server, "empty")?;
     server.stop()?;
-    bench.forget(&ledger);
+    bench.place.forget(&ledger);
     Ok(())
 }
 
 /// A server with a full ledger.
 pub fn full(bench: &mut Bench<'_>) -> Result {
-    let ledger = bench.ledger("full");
+    let ledger = bench.place.ledger("full")?;
     let orders = bench.scaled(bench.preload, 10_000);
     runtime::run(async {
         let tidegate = open(&ledger, 1_800, false).await?;
@@ -49,10 +49,10 @@ pub fn full(bench: &mut Bench<'_>) -> Result {
         Ok(())
     })?;
     let name = format!("{orders} pending");
-    let server = Server::serve(&ledger, &[])?;
+    let server = Server::serve(&ledger)?;
     rest(bench, &server, &name)?;
     place_against(bench, &server, "more", &format!("place, HTTP, {name}"))?;
     server.stop()?;
-    bench.forget(&ledger);
+    bench.place.forget(&ledger);
     Ok(())
 }

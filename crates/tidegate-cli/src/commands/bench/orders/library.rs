@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use tidegate::core::command::{Place, PutSku};
 use tidegate::core::request::PlaceRequest;
 use tidegate::core::{Settings, SkuId, SkuPatch};
-use tidegate::{Embedded, Options, Tidegate};
+use tidegate::{Options, Tidegate};
 
-use super::Bench;
+use super::{Bench, CaseLedger};
 use crate::commands::bench::line::Line;
 use crate::failure::{Failure, Result};
 use crate::load::record::Record;
@@ -23,6 +23,9 @@ const ORDERS: u64 = 200_000;
 const BARE_ORDERS: u64 = 150_000;
 /// Callers at once: enough that a batch is always waiting while one is written.
 const CALLERS: u64 = 1_024;
+/// Orders and clients of one transaction per order.
+const SINGLE_ORDERS: u64 = 5_000;
+const CLIENTS: usize = 16;
 /// Largest batch a commit may have, and a call of `place_many`.
 const BATCH: usize = 500;
 /// Calls of `place_many` at once when a ledger is filled.
@@ -32,28 +35,58 @@ pub const HOT: &str = "hot";
 /// Units of it: more than any case can sell.
 pub const PLENTY: i64 = 1_000_000_000_000;
 
-/// Measures the bare insert loop and prints it.
+/// What placing is measured beside: the name of the baseline, and its rate.
+pub type Baseline = (&'static str, f64);
+
+/// Measures the baseline and prints it.
 pub fn ceiling(bench: &mut Bench<'_>) -> Result {
-    bench.printer.step("the bare insert loop");
-    let rate = bare_loop(bench)?;
-    bench.printer.line(Line::new("bare insert loop, batches of 512", rate, "orders/s"))
+    let (name, rate) = baseline(bench)?;
+    bench.printer.line(Line::new(name, rate, "orders/s"))?;
+    let ledger = bench.place.ledger("bare")?;
+    if ledger.file().is_none() {
+        let rate = bare_loop_there(bench, &ledger)?;
+        bench.printer.line(Line::new("bare insert loop, one connection, batches of 512", rate, "orders/s"))?;
+    }
+    bench.place.forget(&ledger);
+    Ok(())
 }
 
-/// The rate of the bare insert loop now. Each case measures it again just before itself: on a machine that others use
-/// a ratio of figures minutes apart would mean nothing.
-pub fn bare_loop(bench: &Bench<'_>) -> Result<f64> {
-    let ledger = bench.ledger("ceiling");
+/// The baseline's rate now: on SQLite the bare insert loop, on a database server what most shops do, one transaction an
+/// order. Each case measures it again just before itself: on a machine that others use a ratio of figures minutes apart
+/// would mean nothing.
+pub fn baseline(bench: &Bench<'_>) -> Result<Baseline> {
+    let ledger = bench.place.ledger("ceiling")?;
+    let measured = match ledger.file() {
+        Some(file) => ("bare insert loop", bare_loop(bench, file)?),
+        None => ("one transaction per order, 16 clients", one_by_one(bench, &ledger)?),
+    };
+    bench.place.forget(&ledger);
+    Ok(measured)
+}
+
+fn bare_loop(bench: &Bench<'_>, file: &Path) -> Result<f64> {
     let orders = usize::try_from(bench.scaled(BARE_ORDERS, 10_000)).unwrap_or(usize::MAX);
-    let measured = tidegate::ceiling(&ledger, orders, 512);
-    let measured = measured.map_err(|e| Failure::Work(format!("the bare insert loop: {e}")))?;
-    bench.forget(&ledger);
-    Ok(measured.rate)
+    let measured = tidegate::ceiling(file, orders, 512);
+    Ok(measured.map_err(|e| Failure::Work(format!("the bare insert loop: {e}")))?.rate)
+}
+
+/// The rate of one transaction per order from [`CLIENTS`] connections.
+fn one_by_one(bench: &Bench<'_>, ledger: &CaseLedger) -> Result<f64> {
+    let orders = usize::try_from(bench.scaled(SINGLE_ORDERS, 1_000)).unwrap_or(usize::MAX);
+    let measured = runtime::run(async { Ok(tidegate::on_servers::one_by_one(&ledger.url, orders, CLIENTS).await) })?;
+    Ok(measured.map_err(|e| Failure::Work(format!("one transaction per order: {e}")))?.rate)
+}
+
+/// The rate of the bare insert loop on a database server.
+fn bare_loop_there(bench: &Bench<'_>, ledger: &CaseLedger) -> Result<f64> {
+    let orders = usize::try_from(bench.scaled(BARE_ORDERS, 10_000)).unwrap_or(usize::MAX);
+    let measured = runtime::run(async { Ok(tidegate::on_servers::ceiling(&ledger.url, orders, 512).await) })?;
+    Ok(measured.map_err(|e| Failure::Work(format!("the bare insert loop: {e}")))?.rate)
 }
 
 /// Opens a ledger with the hot SKU in it.
-pub async fn open(ledger: &Path, hold_seconds: i64, workers: bool) -> Result<Tidegate> {
-    let settings = Settings { hold_seconds, ..Settings::default() };
-    let parts = Embedded::at(ledger).settings(settings).open().await?;
+pub async fn open(ledger: &CaseLedger, hold_seconds: i64, workers: bool) -> Result<Tidegate> {
+    let parts = ledger.stores(Settings { hold_seconds, ..Settings::default() })?.open().await?;
     let tidegate = Tidegate::start(parts, Options { workers, ..Options::default() }).await?;
     let sku = SkuId::parse(HOT).map_err(|e| Failure::Work(e.to_string()))?;
     tidegate.catalog().put(PutSku { sku, patch: SkuPatch::default(), on_hand: Some(PLENTY), if_version: None }).await?;
@@ -73,8 +106,8 @@ pub fn order(tidegate: &Tidegate, prefix: &str, number: u64, hold_seconds: Optio
 
 /// Measures placing through the library.
 pub fn place(bench: &mut Bench<'_>) -> Result {
-    let ceiling = bare_loop(bench)?;
-    let ledger = bench.ledger("library");
+    let (baseline, ceiling) = baseline(bench)?;
+    let ledger = bench.place.ledger("library")?;
     let orders = bench.scaled(ORDERS, 10_000);
     let (took, record) = runtime::run(async {
         let tidegate = open(&ledger, 1_800, true).await?;
@@ -89,10 +122,10 @@ pub fn place(bench: &mut Bench<'_>) -> Result {
         tidegate.stop(Duration::from_secs(10)).await?;
         Ok((took, all))
     })?;
-    bench.forget(&ledger);
+    bench.place.forget(&ledger);
     let rate = orders as f64 / took.as_secs_f64();
     let line = Line::new(format!("place, library, {CALLERS} callers"), rate, "orders/s").times(record.percentiles());
-    bench.printer.line(line.beside("bare insert loop", Some(ceiling)))
+    bench.printer.line(line.beside(baseline, Some(ceiling)))
 }
 
 async fn caller(tidegate: Tidegate, next: Arc<AtomicU64>, orders: u64) -> Result<Record> {

@@ -1,17 +1,21 @@
 //! `tidegate bench orders`: the cases, in the order in which they run.
 //!
-//! - [`library`]: in process, and the bare insert loop. [`http`]: over HTTP. [`deadlines`]: the clock. [`idle`]: at rest.
+//! - [`ledger`]: where each case's ledger is. [`library`]: in process, and the bare insert loop. [`http`]: over HTTP. [`deadlines`]: the clock. [`idle`]: at rest.
 
 mod deadlines;
 mod http;
 mod idle;
+mod ledger;
 mod library;
 
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
+
+pub use self::ledger::CaseLedger;
+use self::ledger::Place;
 
 use super::Args;
 use super::line::Printer;
@@ -20,7 +24,10 @@ use crate::runtime;
 
 /// The cases by name, with what each measures.
 const CASES: [(&str, &str); 9] = [
-    ("ceiling", "the bare insert loop: the same rows with the same driver in the same batches, no rules, no HTTP"),
+    (
+        "ceiling",
+        "the baseline: on SQLite the bare insert loop (the same rows in the same batches), on a server one transaction an order",
+    ),
     ("library", "orders placed through the library, in process"),
     ("place", "orders placed over HTTP, one a request, one hot SKU, an empty ledger"),
     ("batch", "orders placed over HTTP, 500 a request"),
@@ -34,6 +41,7 @@ const CASES: [(&str, &str); 9] = [
 /// What the cases share.
 pub struct Bench<'a> {
     folder: &'a Path,
+    place: Place,
     scale: f64,
     preload: u64,
     /// Prints figures.
@@ -44,21 +52,6 @@ impl Bench<'_> {
     /// `n` at this scale, at least `least`.
     pub fn scaled(&self, n: u64, least: u64) -> u64 {
         ((n as f64 * self.scale) as u64).max(least)
-    }
-
-    /// A ledger of that name that does not exist yet.
-    pub fn ledger(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{name}.db"))
-    }
-
-    /// Deletes a ledger that is not needed any more.
-    pub fn forget(&self, ledger: &Path) {
-        for suffix in ["", "-wal", "-shm", ".lock"] {
-            let mut name = ledger.as_os_str().to_owned();
-            name.push(suffix);
-            // What is left goes with the folder.
-            let _ = std::fs::remove_file(name);
-        }
     }
 }
 
@@ -84,7 +77,8 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result {
         None => builder.tempdir(),
     }
     .map_err(made)?;
-    let mut bench = Bench { folder: folder.path(), scale: args.scale, preload: args.preload, printer };
+    let place = Place::new(args.ledger.as_deref(), &args.store, folder.path().to_owned())?;
+    let mut bench = Bench { folder: folder.path(), place, scale: args.scale, preload: args.preload, printer };
     let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
     for (name, what) in CASES {
         if !wanted(name) {

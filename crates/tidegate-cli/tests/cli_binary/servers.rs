@@ -1,0 +1,178 @@
+//! Ledgers on database servers: several processes beside each other, the tools beside them, workers of their own.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tidegate_conformance::servers::{Cluster, Engine, MariaDb, Postgres, Redis};
+
+use crate::support::{Serve, command, folder, run, write};
+
+/// A process that has printed its line.
+struct Node {
+    child: Child,
+    line: String,
+    out: BufReader<std::process::ChildStdout>,
+}
+
+impl Node {
+    fn start(args: &[&str]) -> Self {
+        let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary runs");
+        let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("a line");
+        Self { child, line: line.trim_end().to_owned(), out }
+    }
+
+    /// SIGTERM; its exit code, how long it took, what else it printed.
+    fn stop(mut self) -> (Option<i32>, Duration, String) {
+        let began = Instant::now();
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("the process is there");
+        let status = self.child.wait().expect("it can be waited for");
+        let mut rest = String::new();
+        self.out.read_to_string(&mut rest).expect("the pipe can be read");
+        (status.code(), began.elapsed(), rest)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It has ended already in most tests.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn place(serve: &Serve, id: &str, hold_seconds: i64) -> (u16, Value) {
+    let lines = json!([{ "sku": "mug", "quantity": 1 }]);
+    let order = json!({ "order_id": id, "buyer_id": "b", "lines": lines, "hold_seconds": hold_seconds });
+    serve.call("POST", "/v1/orders", None, Some(&order))
+}
+
+fn status(serve: &Serve, id: &str) -> Value {
+    serve.call("GET", &format!("/v1/orders/{id}"), None, None).1["status"].clone()
+}
+
+#[track_caller]
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < Duration::from_secs(10), "{what}: not within 10 s");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Two servers with a manual clock on these stores: an order placed at one lives and ends on both.
+fn an_order_on_two_nodes(ledger: &str, store: &str) {
+    let dir = folder();
+    let stores = ["--ledger", ledger, "--store", store];
+    let node = || Serve::start(dir.path(), &[&stores[..], &["--manual-clock"]].concat());
+    let (a, b) = (node(), node());
+    assert_eq!(a.call("PUT", "/v1/skus/mug", None, Some(&json!({ "on_hand": 5 }))).0, 201);
+    assert_eq!(place(&a, "unpaid", 60).0, 201);
+    assert_eq!(place(&b, "paid", 60).0, 201);
+    assert_eq!(place(&b, "unpaid", 60).0, 200, "the other node knows it");
+    let (code, paid) = a.call("POST", "/v1/orders/paid/payments", None, Some(&json!({ "payment_id": "p" })));
+    assert_eq!((code, &paid["outcome"]), (200, &json!("applied")));
+    let advance = |serve: &Serve, ms: i64| {
+        let (code, answer) = serve.call("POST", "/v1/admin/clock", None, Some(&json!({ "advance_ms": ms })));
+        assert_eq!(code, 200, "{answer}");
+    };
+    advance(&b, 59_999);
+    std::thread::sleep(Duration::from_millis(700));
+    assert_eq!(status(&a, "unpaid"), "pending", "never early");
+    advance(&a, 1);
+    wait_until("the clock ends it", || status(&b, "unpaid") == "cancelled");
+    assert_eq!(status(&a, "paid"), "paid");
+    let sku = b.call("GET", "/v1/skus/mug", None, None).1;
+    assert_eq!((&sku["available"], &sku["held"], &sku["sold"]), (&json!(4), &json!(0), &json!(1)), "{sku}");
+    let events = a.call("GET", "/v1/orders/unpaid/events", None, None).1;
+    assert_eq!(events["items"].as_array().map(Vec::len), Some(2), "{events}");
+
+    // The tools look at the ledger beside the servers.
+    let report = run(&[&["reconcile", "--json"][..], &stores].concat()).expect(0, &[]).json();
+    assert!(report["findings"] == json!([]) && report["checked"].as_u64() > Some(0), "{report}");
+    let clock = run(&["clock", "show", "--json", "--ledger", ledger]).expect(0, &[]).json();
+    assert_eq!(clock["manual"], true, "{clock}");
+    let orders = run(&["export", "orders", "--format", "ndjson", "--ledger", ledger]).expect(0, &[]).out;
+    assert_eq!(orders.lines().count(), 2, "{orders}");
+    let skus = write(dir.path(), "skus.csv", "sku,on_hand\npot,3\n");
+    run(&[&["import-skus", skus.to_str().expect("UTF-8")][..], &stores].concat()).expect(0, &[]);
+    assert_eq!(a.call("GET", "/v1/skus/pot", None, None).1["available"], 3, "a server sees what a tool wrote");
+    for serve in [a, b] {
+        assert_eq!(serve.call("POST", "/v1/admin/reconcile", None, Some(&json!({}))).1["findings"], json!([]));
+        assert_eq!(serve.stop(Signal::TERM).0, Some(0));
+    }
+    let refused = run(&[&["serve", "--listen", "127.0.0.1:0"][..], &stores].concat());
+    refused.expect(2, &["manual clock", "--manual-clock"]);
+}
+
+#[test]
+fn an_order_on_two_nodes_of_mariadb_and_redis() {
+    let (mariadb, redis) = (MariaDb::start(), Redis::start());
+    an_order_on_two_nodes(&mariadb.database(), &redis.url());
+}
+
+#[test]
+fn an_order_on_two_nodes_of_postgres_and_redis() {
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    an_order_on_two_nodes(&postgres.database(), &redis.url());
+}
+
+#[test]
+fn an_order_on_two_nodes_of_postgres_and_a_cluster() {
+    let (postgres, cluster) = (Postgres::start(), Cluster::start(Engine::Redis, false));
+    an_order_on_two_nodes(&postgres.database(), &cluster.url());
+}
+
+#[test]
+fn an_order_on_two_nodes_of_mariadb_without_a_store() {
+    let mariadb = MariaDb::start();
+    an_order_on_two_nodes(&mariadb.database(), "embedded");
+}
+
+#[test]
+fn a_worker_ends_the_orders_of_servers_without_workers() {
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    let (ledger, store) = (postgres.database(), redis.url());
+    let dir = folder();
+    let serve = Serve::start(dir.path(), &["--ledger", &ledger, "--store", &store, "--no-workers"]);
+    assert_eq!(serve.call("PUT", "/v1/skus/mug", None, Some(&json!({ "on_hand": 5 }))).0, 201);
+    assert_eq!(place(&serve, "early", 1).0, 201);
+    std::thread::sleep(Duration::from_millis(2_500));
+    assert_eq!(status(&serve, "early"), "pending", "nobody is there to end it");
+    let worker = Node::start(&["worker", "--ledger", &ledger, "--store", &store, "--listen", "127.0.0.1:0"]);
+    let url = worker.line.split_once(" worker ready, listening on ").map(|(_, url)| url.to_owned());
+    let url = url.unwrap_or_else(|| panic!("{:?}", worker.line));
+    wait_until("the worker ends it", || status(&serve, "early") == "cancelled");
+    assert_eq!(place(&serve, "later", 1).0, 201);
+    wait_until("the worker ends the next", || status(&serve, "later") == "cancelled");
+    let get = |path: &str| {
+        let reply = ureq::get(format!("{url}{path}")).config().http_status_as_error(false).build().call();
+        reply.map(|reply| reply.status().as_u16()).expect("an answer")
+    };
+    assert_eq!(["/healthz", "/readyz", "/metrics"].map(&get), [200, 200, 200]);
+    assert_eq!(["/v1/orders", "/", "/openapi.json"].map(&get), [404, 404, 404], "it is no server");
+    let (code, took, rest) = worker.stop();
+    assert_eq!((code, rest.as_str()), (Some(0), ""));
+    assert!(took < Duration::from_secs(10), "{took:?}");
+
+    let silent = Node::start(&["worker", "--ledger", &ledger, "--store", &store]);
+    assert!(silent.line.ends_with(" worker ready"), "{:?}", silent.line);
+    assert_eq!(silent.stop().0, Some(0));
+}
+
+#[test]
+fn a_redis_that_evicts_is_refused_and_a_wrong_password_named() {
+    use tidegate_conformance::servers::Setup;
+    let postgres = Postgres::start();
+    let ledger = postgres.database();
+    let serve = |store: &str| run(&["serve", "--listen", "127.0.0.1:0", "--ledger", &ledger, "--store", store]);
+    let evicting = Redis::start_with(Setup::default().option("maxmemory-policy", "allkeys-lru"));
+    serve(&evicting.url()).expect(2, &["maxmemory-policy", "noeviction"]);
+    let locked = Redis::start_with(Setup::default().user("shop", "s3cret"));
+    let refused = serve(&format!("redis://shop:wr0ng@127.0.0.1:{}", locked.port())).expect(2, &[]);
+    assert!(!refused.err.contains("wr0ng"), "{refused:?}");
+}
