@@ -1,12 +1,14 @@
 //! The private servers themselves: they start, fail and come back as tests need it.
 #![cfg(feature = "servers")]
 
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::TcpStream;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
 
-use tidegate_conformance::servers::{MariaDb, Postgres, wait_until};
+use tidegate_conformance::servers::{Folder, MariaDb, Postgres, wait_until};
 
 macro_rules! server_tests {
     ($name:ident, $server:ident, $system:expr, $zone:expr, $ask:expr => $answer:expr) => {
@@ -117,4 +119,40 @@ fn every_connection_is_ended_from_the_servers_side() {
     for sleeper in sleepers {
         assert!(!sleeper.unwrap().wait().unwrap().success());
     }
+}
+
+/// The other end of [`servers_end_with_the_process_that_started_them`]: holds two servers until it is killed.
+#[test]
+#[ignore = "a process of its own, started by another test"]
+#[expect(clippy::print_stdout, reason = "it tells the other end where they are")]
+fn holder() {
+    let (postgres, mariadb) = (Postgres::start(), MariaDb::start());
+    let folders = [postgres.sql("postgres", "SHOW data_directory"), mariadb.sql("mysql", "SELECT @@datadir")];
+    println!("\nservers {} {} {} {}", postgres.port(), mariadb.port(), folders[0].trim(), folders[1].trim());
+    std::thread::sleep(Duration::from_secs(600));
+}
+
+#[test]
+fn servers_end_with_the_process_that_started_them() {
+    let mut holder = Command::new(std::env::current_exe().unwrap());
+    holder.args(["--exact", "holder", "--ignored", "--nocapture"]).stdout(Stdio::piped());
+    let mut holder = holder.spawn().unwrap();
+    let lines = BufReader::new(holder.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let told = lines.filter_map(|line| Some(line.strip_prefix("servers ")?.to_owned())).next().expect("its servers");
+    let told: Vec<&str> = told.split(' ').collect();
+    let ports = told[..2].iter().map(|port| port.parse::<u16>().unwrap());
+    let serve = || ports.clone().filter(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok()).count();
+    assert_eq!(serve(), 2);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    wait_until("the servers of a killed process to end", || serve() == 0);
+
+    // Whoever starts a server later deletes what they left.
+    let left: Vec<&Path> = told[2..].iter().map(|data| Path::new(data).parent().unwrap()).collect();
+    drop(Folder::new());
+    assert!(left.iter().all(|folder| folder.exists()), "they may be of a test that begins: {left:?}");
+    let long_ago = SystemTime::now() - Duration::from_secs(600);
+    left.iter().for_each(|folder| File::open(folder).unwrap().set_modified(long_ago).unwrap());
+    drop(Folder::new());
+    assert!(!left.iter().any(|folder| folder.exists()), "{left:?}");
 }

@@ -64,6 +64,7 @@ fn delete_leftovers() {
         let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
         let old = entry.metadata().and_then(|m| m.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|age| age > YOUNG));
         if ours && old && File::open(entry.path().join("lock")).is_ok_and(|lock| lock.try_lock().is_ok()) {
+            super::postgres::give_back_memory(&entry.path().join("data"));
             // Another test may be deleting it too.
             let _ = fs::remove_dir_all(entry.path());
         }

@@ -209,6 +209,17 @@ fn initdb(data: &Path) {
     folder::own(data);
 }
 
+/// Gives back the piece of shared memory by which a server claims its data folder: one that was killed leaves it to the
+/// system, which has few. Does nothing for a folder that is of no server, or of one that ended by itself.
+pub(super) fn give_back_memory(data: &Path) {
+    let file = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
+    // The seventh line: its key and its id.
+    if let Some(id) = file.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
+        // Gone already is as good.
+        let _ = Command::new("ipcrm").args(["--shmem-id", id]).output();
+    }
+}
+
 /// Whether the server with this process id has written that it is ready.
 fn is_ready(data: &Path, id: u32) -> bool {
     let file = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
