@@ -1,6 +1,7 @@
 //! A PostgreSQL server.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,6 +16,8 @@ use super::{Folder, folder};
 const PACKAGE: &str = "postgresql";
 /// Starts on ports that another program took in between.
 const MAX_STARTS: usize = 5;
+/// Settings for a start after a kill, beside `postgresql.conf`.
+const AFTER_A_KILL: &str = "after-a-kill.conf";
 
 /// A private server; its user `tidegate` may do all. Dropped, it ends.
 #[derive(Debug)]
@@ -46,12 +49,15 @@ impl Postgres {
     #[must_use]
     pub fn start_with(settings: &[(&str, &str)]) -> Self {
         let folder = Folder::new();
-        copy_of_template(&format!("postgres-{}", version()), &folder.path().join("data"), initdb);
+        let data = folder.path().join("data");
+        copy_of_template(&format!("postgres-{}", version()), &data, initdb);
+        let mut conf = fs::File::options().append(true).open(data.join("postgresql.conf")).expect("initdb makes it");
+        writeln!(conf, "include_if_exists = '{AFTER_A_KILL}'").expect("the server's folder can be written");
         let settings = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let mut server = Self { process: Mutex::new(None), folder, port: 0, settings, databases: AtomicU32::new(0) };
         for _ in 0..MAX_STARTS {
             server.port = free_port();
-            if server.run() {
+            if server.run(false) {
                 return server;
             }
         }
@@ -118,10 +124,10 @@ impl Postgres {
     /// # Panics
     /// When it does not come up.
     pub fn restart(&self) {
-        if let Some(mut process) = self.process().take() {
-            process.end(Signal::INT);
-        }
-        wait_until("the port of a server that is started again", || self.run());
+        let running = self.process().take();
+        let killed = running.is_none() && !self.settings.iter().any(|setting| setting.starts_with("fsync="));
+        running.into_iter().for_each(|mut process| process.end(Signal::INT));
+        wait_until("the port of a server that is started again", || self.run(killed));
     }
 
     /// SIGSTOP to all of it: connections stay open and nothing answers.
@@ -164,8 +170,15 @@ impl Postgres {
     }
 
     /// Starts it and waits until it serves; false when its port is taken.
-    fn run(&self) -> bool {
+    ///
+    /// After a kill a server syncs each of its thousand files before it recovers, against a loss of power. There was
+    /// none: what it wrote is with the system. So it syncs nothing until it serves, and then all it commits.
+    fn run(&self, killed: bool) -> bool {
         let (data, log) = (self.folder.path().join("data"), self.folder.path().join("log"));
+        let no_sync = data.join(AFTER_A_KILL);
+        if killed {
+            fs::write(&no_sync, "fsync = off\n").expect("the server's folder can be written");
+        }
         let mut command = command(&find("postgres", PACKAGE));
         command.arg("-D").arg(&data).args(["-p", &self.port.to_string(), "-k"]).arg(self.folder.path());
         command.args(["-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200", "-c", "shared_buffers=64MB"]);
@@ -182,6 +195,12 @@ impl Postgres {
             let words = fs::read_to_string(&log).unwrap_or_default();
             assert!(words.contains("Address already in use"), "PostgreSQL did not start: {words}");
             return false;
+        }
+        if killed {
+            fs::remove_file(&no_sync).expect("the server's folder can be written");
+            process.tell(Signal::HUP);
+            let told = |log| fs::read_to_string(log).is_ok_and(|words| words.contains("parameter \"fsync\""));
+            wait_until("PostgreSQL to take its settings", || told(&log));
         }
         *self.process() = Some(process);
         true

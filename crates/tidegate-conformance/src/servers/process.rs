@@ -168,13 +168,18 @@ impl Process {
         self.signal(Signal::CONT);
     }
 
-    /// Sends it one signal, and returns when it has ended by itself; kills it when it has not in a minute.
-    pub fn end(&mut self, signal: Signal) {
-        self.thaw();
+    /// Sends one signal to it alone, if it still runs.
+    pub fn tell(&mut self, signal: Signal) {
         if self.is_running() {
             // An error means that it has ended in between.
             let _ = kill_process(Pid::from_child(&self.child), signal);
         }
+    }
+
+    /// Sends it one signal, and returns when it has ended by itself; kills it when it has not in a minute.
+    pub fn end(&mut self, signal: Signal) {
+        self.thaw();
+        self.tell(signal);
         let began = Instant::now();
         while self.is_running() {
             if began.elapsed() > PATIENCE {
