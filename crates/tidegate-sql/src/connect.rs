@@ -18,7 +18,8 @@ const STATEMENTS: usize = 512;
 const IDLE_SECONDS: u64 = 2;
 /// Seconds to wait for a lock. Longer than a frozen node keeps one, so that waiters go on.
 const LOCK_SECONDS: u64 = 4;
-/// Seconds a statement may take.
+/// How long a statement may take.
+pub(crate) const STATEMENT_BOUND: Duration = Duration::from_secs(STATEMENT_SECONDS);
 const STATEMENT_SECONDS: u64 = 5;
 /// Seconds a statement of an audit may take, and its snapshot may wait for the auditor.
 const AUDIT_SECONDS: u64 = 600;

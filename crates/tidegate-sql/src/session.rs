@@ -9,13 +9,15 @@ use futures_util::TryStreamExt;
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::bulk::Bulk;
+use crate::connect::STATEMENT_BOUND;
 use crate::dialect::Dialect;
 use crate::fault::{Class, Fault, Result};
 use crate::fetched::Row;
 use crate::value::Value;
 
-/// Longest wait for one statement's answer; the server's own bounds are shorter.
-pub(crate) const ANSWER_BOUND: Duration = Duration::from_secs(6);
+/// Longest wait for one statement's answer: the server's own bound, and a little for the way.
+const ANSWER_BOUND: Duration = STATEMENT_BOUND.saturating_add(ON_THE_WAY);
+const ON_THE_WAY: Duration = Duration::from_secs(1);
 
 /// Longest wait for the next row of a long read.
 const STREAM_BOUND: Duration = Duration::from_secs(60);
@@ -47,6 +49,8 @@ pub(crate) struct Session {
     used: Instant,
     /// Largest statement to send, bytes.
     largest: usize,
+    /// Longest wait for what [`Session::execute`] runs.
+    patience: Duration,
 }
 
 /// Runs `$body` on the driver's connection `$conn` of either dialect; the answer is a `sqlx` result.
@@ -69,7 +73,7 @@ macro_rules! on_link {
 impl Session {
     /// A session on a fresh connection; `largest` is the size of the largest statement it may send, in bytes.
     pub(crate) fn new(link: Link, largest: usize) -> Self {
-        Self { link, calling: false, open: false, lost: false, used: Instant::now(), largest }
+        Self { link, calling: false, open: false, lost: false, used: Instant::now(), largest, patience: ANSWER_BOUND }
     }
 
     /// Sets the size of the largest statement to send, bytes.
@@ -198,17 +202,31 @@ impl Session {
             #[cfg(feature = "mysql")]
             Link::MySql(conn) => {
                 let query = sqlx::query_with(AssertSqlSafe(sql), mysql_arguments(values)?);
-                let answer = tokio::time::timeout(ANSWER_BOUND, conn.execute(query)).await;
+                let answer = tokio::time::timeout(self.patience, conn.execute(query)).await;
                 answer.map(|r| r.map(|d| d.last_insert_id()))
             }
             #[cfg(feature = "postgres")]
             Link::Postgres(conn) => {
                 let query = sqlx::query_with(AssertSqlSafe(sql), postgres_arguments(values)?);
-                let answer = tokio::time::timeout(ANSWER_BOUND, conn.execute(query)).await;
+                let answer = tokio::time::timeout(self.patience, conn.execute(query)).await;
                 answer.map(|r| r.map(|_| 0))
             }
         };
         self.end_call(answer)
+    }
+
+    /// Lets what [`Session::execute`] runs take as long as this in the present transaction, until it is called
+    /// again; it must be, with the usual bound.
+    pub(crate) async fn allow(&mut self, bound: Duration) -> Result<()> {
+        let seconds = bound.as_secs();
+        let text = match self.dialect() {
+            // Only MariaDB reads the comment. MySQL has no such bound for statements that write.
+            Dialect::MySql => format!("SET @tidegate = 0 /*M! , SESSION max_statement_time = {seconds} */"),
+            Dialect::Postgres => format!("SET LOCAL statement_timeout = '{seconds}s'"),
+        };
+        self.script(&text).await?;
+        self.patience = bound + ON_THE_WAY;
+        Ok(())
     }
 
     /// Runs a text of statements as it is: settings and schema steps, never anything with a caller's data in it.

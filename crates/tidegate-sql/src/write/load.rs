@@ -5,6 +5,8 @@
 //! and written under that lock and needs none of its own. A key that nobody has yet cannot be locked: inserting it clashes
 //! with whoever was quicker, and the batch runs again.
 
+use std::time::Duration;
+
 use tidegate_core::command::Parked;
 use tidegate_core::engine::{KeyScope, Keys, RequestRecord, Rows, Slot};
 use tidegate_core::{
@@ -12,11 +14,15 @@ use tidegate_core::{
     SkuId, Status,
 };
 
+use crate::connect::STATEMENT_BOUND;
 use crate::fault::{Fault, Result};
 use crate::read::money;
 use crate::row;
 use crate::session::Session;
 use crate::value::Value;
+
+/// Longest time for a statement that counts all orders of a SKU.
+const RECOUNT_BOUND: Duration = Duration::from_secs(120);
 
 /// A batch's rows, and what writing them back needs to know of how they lay.
 #[derive(Debug, Default)]
@@ -116,15 +122,11 @@ impl Loaded {
     async fn recounts(&mut self, session: &mut Session, skus: Vec<SkuId>) -> Result<()> {
         for sku in skus {
             if let Some(at) = self.skus.get(&sku) {
-                let no = Value::from(at.no);
-                session.execute("DELETE FROM buyer_counters WHERE sku_no = ?", &[no]).await?;
-                let sum = session.dialect().pick("CAST(SUM(l.quantity) AS SIGNED)", "CAST(SUM(l.quantity) AS BIGINT)");
-                let sql = format!(
-                    "INSERT INTO buyer_counters (sku_no, buyer_id, units)
-                    SELECT l.sku_no, o.buyer_id, {sum} FROM order_lines l JOIN orders o ON o.order_no = l.order_no
-                    WHERE l.sku_no = ? AND o.status <> 2 GROUP BY l.sku_no, o.buyer_id"
-                );
-                session.execute(&sql, &[no]).await?;
+                // Seldom, and as long as the SKU has orders: too slow for the bound would be never.
+                session.allow(RECOUNT_BOUND).await?;
+                let counted = recount(session, at.no).await;
+                let as_before = session.allow(STATEMENT_BOUND).await;
+                counted.and(as_before)?;
             }
             self.rows.recounted.insert(sku);
         }
@@ -350,6 +352,17 @@ impl Loaded {
         }
         Ok(())
     }
+}
+
+async fn recount(session: &mut Session, sku_no: i64) -> Result<()> {
+    session.execute("DELETE FROM buyer_counters WHERE sku_no = ?", &[sku_no.into()]).await?;
+    let sum = session.dialect().pick("CAST(SUM(l.quantity) AS SIGNED)", "CAST(SUM(l.quantity) AS BIGINT)");
+    let sql = format!(
+        "INSERT INTO buyer_counters (sku_no, buyer_id, units)
+        SELECT l.sku_no, o.buyer_id, {sum} FROM order_lines l JOIN orders o ON o.order_no = l.order_no
+        WHERE l.sku_no = ? AND o.status <> 2 GROUP BY l.sku_no, o.buyer_id"
+    );
+    session.execute(&sql, &[sku_no.into()]).await.map(|_| ())
 }
 
 /// The SKUs of the orders that `commands` name, read without a lock so that they can be locked before the orders are. An
