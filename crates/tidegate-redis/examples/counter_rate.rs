@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{:.0} operations/s", done as f64 / began.elapsed().as_secs_f64());
     let (_, hash) = StockCounter::script();
     println!(
-        "redis-benchmark -c 1 -P {pipelining} -n {total} -r 1000000000 EVALSHA {hash} 2 \
+        "redis-benchmark -h HOST -p PORT -c 1 -P {pipelining} -n {total} -r 1000000000 EVALSHA {hash} 2 \
          '{{tg:rate:s:mug}}:op:__rand_int__' '{{tg:rate:s:mug}}:stock:mug' 0123456789abcdef 3600 -1"
     );
     connector.close().await;

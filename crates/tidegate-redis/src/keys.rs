@@ -10,6 +10,7 @@
 //! | `{tg:NAME}:rebuild` | string, expires | who rebuilds the index now |
 //! | `{tg:NAME:s:TAG}:stock:SKU` | string | units of a SKU of a [`crate::StockCounter`]; TAG: the SKU's hash tag, or the SKU |
 //! | `{tg:NAME:s:TAG}:op:ID` | string, expires | what an operation did |
+//! | `{..}:probe` | string, expires | whether the server that holds keys of these braces takes writes |
 //!
 //! Channels: `tg:NAME:earlier` (a partition has an earlier head), `tg:NAME:bus` ([`crate::RedisBus`]).
 

@@ -24,14 +24,23 @@ const BUS: u16 = 10_000;
 /// Names the Valkey server that tests of Valkey run.
 const VALKEY: &str = "TIDEGATE_VALKEY_SERVER";
 
+/// With the value `valkey`, tests that do not ask for an engine run on Valkey.
+const ENGINE: &str = "TIDEGATE_TEST_ENGINE";
+
 /// Which program serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
     /// Debian's `redis-server`.
-    #[default]
     Redis,
     /// The program that the environment variable `TIDEGATE_VALKEY_SERVER` names.
     Valkey,
+}
+
+impl Default for Engine {
+    /// Redis, or what the environment variable `TIDEGATE_TEST_ENGINE` says: `valkey`.
+    fn default() -> Self {
+        if std::env::var_os(ENGINE).is_some_and(|name| name == "valkey") { Engine::Valkey } else { Engine::Redis }
+    }
 }
 
 impl Engine {

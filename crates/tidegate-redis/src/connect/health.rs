@@ -31,6 +31,9 @@ pub(super) fn symptom(e: &RedisError) -> Symptom {
     match e.kind() {
         _ if e.is_timeout() => Symptom::Slow("it does not answer in time".to_owned()),
         Kind::Server(Server::ReadOnly) => Symptom::Lost("it has become a replica".to_owned()),
+        Kind::Extension if matches!(e.code(), Some("OOM" | "MISCONF" | "NOREPLICAS")) => {
+            Symptom::Lost(format!("it refuses to write ({})", e.code().unwrap_or_default()))
+        }
         Kind::Server(Server::MasterDown) => Symptom::Lost("it has lost its master".to_owned()),
         Kind::Server(Server::BusyLoading) => Symptom::Slow("it is loading its data".to_owned()),
         Kind::Server(Server::ClusterDown | Server::TryAgain | Server::Moved | Server::Ask) => {
@@ -109,7 +112,7 @@ impl Failing {
         !self.any.load(Ordering::Acquire)
     }
 
-    /// A key of each.
+    /// A key of each of them.
     pub(super) fn keys(&self) -> Vec<Vec<u8>> {
         self.lock().values().map(|suspect| suspect.key.clone()).collect()
     }
@@ -121,8 +124,13 @@ impl Failing {
     }
 }
 
+/// A key that lies where `key` does, for trying whether that server writes.
+pub(super) fn probe_key(key: &[u8]) -> Vec<u8> {
+    [b"{", tag(key, true), b"}:probe"].concat()
+}
+
 /// What decides who holds a key.
-fn tag(key: &[u8], cluster: bool) -> &[u8] {
+pub(super) fn tag(key: &[u8], cluster: bool) -> &[u8] {
     if !cluster {
         return b"";
     }

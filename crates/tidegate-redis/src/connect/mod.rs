@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 
 use self::health::{Failing, Symptom};
 use self::link::{Link, RedisResult};
+use crate::keys::Keys;
 use crate::scripts::Script;
 
 pub(crate) use self::listen::{Heard, Listener};
@@ -206,11 +207,19 @@ impl Shared {
         }
     }
 
-    /// What the answers say about the connection.
+    /// What the answers say about the connection. A pipeline that is not answered is one silence, however long it is.
     fn learn(&self, link: &Arc<Link>, calls: &[Call], answers: &[RedisResult<Value>]) {
         let cluster = matches!(self.options.mode, options::Mode::Cluster(_));
+        let mut noted: Vec<&[u8]> = Vec::new();
         for (call, answer) in calls.iter().zip(answers) {
             let symptom = answer.as_ref().map_or_else(health::symptom, |_| Symptom::None);
+            if symptom != Symptom::None {
+                let holder = health::tag(&call.key, cluster);
+                if noted.contains(&holder) {
+                    continue;
+                }
+                noted.push(holder);
+            }
             let Some(why) = self.failing.note(&call.key, symptom, cluster) else { continue };
             if self.is_present(link) {
                 self.set_trouble(why);
@@ -251,8 +260,10 @@ impl Shared {
     async fn try_reconnect(&self) -> Result<()> {
         let link = link::connect(&self.options).await.map_err(failed)?;
         check::usable(&link).await?;
-        let suspects: Vec<Cmd> = self.failing.keys().iter().map(|key| exists(key)).collect();
-        for answer in link.run(suspects).await {
+        // Whoever holds a key that failed must take writes again; and the server as such.
+        let mut keys = self.failing.keys();
+        keys.push(Keys::new(&self.options.name).nodes());
+        for answer in link.run(keys.iter().map(|key| probe(key)).collect()).await {
             answer.map_err(failed)?;
         }
         self.failing.clear();
@@ -263,9 +274,10 @@ impl Shared {
     }
 }
 
-fn exists(key: &[u8]) -> Cmd {
-    let mut command = redis::cmd("EXISTS");
-    command.arg(key);
+/// A write that leaves nothing behind for long.
+fn probe(key: &[u8]) -> Cmd {
+    let mut command = redis::cmd("SET");
+    command.arg(health::probe_key(key)).arg("1").arg("PX").arg(1_000);
     command
 }
 

@@ -15,13 +15,13 @@ use crate::common::{open_whole, until};
 const SECOND: Duration = Duration::from_secs(1);
 
 async fn sentinel() -> (Sentinel, Arc<RedisDeadlines>) {
-    let servers = tokio::task::spawn_blocking(|| Sentinel::start(Engine::Redis)).await.unwrap();
+    let servers = tokio::task::spawn_blocking(|| Sentinel::start(Engine::default())).await.unwrap();
     let q = open_whole(&servers.url()).await;
     (servers, q)
 }
 
 async fn cluster() -> (Cluster, Arc<RedisDeadlines>) {
-    let servers = tokio::task::spawn_blocking(|| Cluster::start(Engine::Redis, true)).await.unwrap();
+    let servers = tokio::task::spawn_blocking(|| Cluster::start(Engine::default(), true)).await.unwrap();
     let q = open_whole(&servers.url()).await;
     (servers, q)
 }

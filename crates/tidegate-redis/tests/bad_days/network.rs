@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_backend::clock::host_now;
 use tidegate_backend::{DeadlineQueue, ErrorKind, IndexState};
-use tidegate_conformance::servers::{Proxy, Redis, Setup};
+use tidegate_conformance::servers::{Engine, Proxy, Redis, Setup};
 use tidegate_core::{Millis, OrderNo};
 use tidegate_redis::{Connector, RedisOptions};
 
@@ -24,15 +24,17 @@ async fn a_claim_whose_reply_is_cut_is_delivered_again_after_its_lease() {
     let q = open_whole(&behind(&proxy)).await;
     q.schedule(&[(OrderNo(1), Millis(10))]).await.unwrap();
     assert_eq!(q.len().await.unwrap(), 1);
-    proxy.cut_replies(1);
+    proxy.cut_replies(1_000);
     let lost = q.claim(Millis(10), 512, 1_000).await;
     assert_eq!(lost.unwrap_err().kind(), ErrorKind::Unavailable);
+    proxy.cut_replies(0);
     until("it is back", 2 * SECOND, || q.state() == IndexState::Whole).await;
     let again = q.claim(Millis(1_010), 512, 1_000).await.unwrap();
     assert_eq!((again.len(), again[0].due_at), (1, Millis(10)));
     // The same for an acknowledgement: whether it has happened or not, it can be repeated.
-    proxy.cut_replies(1);
+    proxy.cut_replies(1_000);
     assert!(q.ack(&[(OrderNo(1), again[0].receipt)]).await.is_err());
+    proxy.cut_replies(0);
     until("it is back", 2 * SECOND, || q.state() == IndexState::Whole).await;
     q.ack(&[(OrderNo(1), again[0].receipt)]).await.unwrap();
     assert_eq!(q.len().await.unwrap(), 0);
@@ -150,9 +152,10 @@ async fn servers_that_must_not_be_used_are_refused() {
     }
 }
 
+/// (The wheel's Valkey is built without TLS.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_user_and_database() {
-    let redis = Redis::start_with(Setup::default().tls().user("ann", "p@ss:w%rd"));
+    let redis = Redis::start_with(Setup::default().engine(Engine::Redis).tls().user("ann", "p@ss:w%rd"));
     let url = redis.url().replace("p@ss:w%rd", "p%40ss%3Aw%25rd") + "/3";
     let options = RedisOptions::parse(&url).unwrap();
     let stranger = Connector::start(options.clone()).await;

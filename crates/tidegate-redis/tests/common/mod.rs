@@ -30,7 +30,7 @@ static NAMES: AtomicU32 = AtomicU32::new(0);
 pub fn shared_cluster() -> Arc<Cluster> {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     shared.upgrade().unwrap_or_else(|| {
-        let cluster = Arc::new(Cluster::start(Engine::Redis, false));
+        let cluster = Arc::new(Cluster::start(Engine::default(), false));
         *shared = Arc::downgrade(&cluster);
         cluster
     })
