@@ -6,17 +6,21 @@ use std::time::Duration;
 use tidegate_backend::{BoxFuture, Bus, DeadlineQueue, Notice, Result};
 use tidegate_redis::{Connector, DeadlineOptions, RedisBus, RedisDeadlines, RedisOptions};
 
-/// Where, under which name, in how many partitions, and how long an answer may take.
+/// Where, under which name, in how many partitions, how long an answer may take, and whom to trust.
 pub(crate) struct Shared<'a> {
     pub(crate) url: &'a str,
     pub(crate) name: &'a str,
     pub(crate) partitions: usize,
     pub(crate) response_timeout: Duration,
+    pub(crate) authority: Option<&'a [u8]>,
 }
 
 /// Opens both. A Redis that does not answer is no error: they say so and serve once it does.
 pub(crate) async fn open(shared: Shared<'_>) -> Result<(Arc<dyn DeadlineQueue>, Arc<dyn Bus>)> {
-    let options = RedisOptions::parse(shared.url)?.name(shared.name)?.response_timeout(shared.response_timeout);
+    let mut options = RedisOptions::parse(shared.url)?.name(shared.name)?.response_timeout(shared.response_timeout);
+    if let Some(pem) = shared.authority {
+        options = options.authority(pem);
+    }
     let connector = Connector::start(options).await?;
     let index = DeadlineOptions { partitions: shared.partitions };
     let deadlines = match RedisDeadlines::open(connector.clone(), index).await {

@@ -35,6 +35,7 @@ pub struct Stores {
     name: String,
     partitions: usize,
     response_timeout: Duration,
+    authority: Option<Vec<u8>>,
 }
 
 #[derive(Clone)]
@@ -115,6 +116,7 @@ impl Stores {
             name: "shop".to_owned(),
             partitions: 16,
             response_timeout: Duration::from_millis(500),
+            authority: None,
         })
     }
 
@@ -189,6 +191,13 @@ impl Stores {
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
+        self
+    }
+
+    /// Redis only: trusts the authority in `pem` instead of the system's (`rediss://`).
+    #[must_use]
+    pub fn authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.authority = Some(pem.into());
         self
     }
 
@@ -273,6 +282,7 @@ impl Stores {
                     name: &self.name,
                     partitions: self.partitions,
                     response_timeout: self.response_timeout,
+                    authority: self.authority.as_deref(),
                 };
                 let (deadlines, bus) = crate::redis::open(shared).await?;
                 Ok((deadlines, Some(bus)))

@@ -18,6 +18,8 @@ pub enum Kind {
     Switch,
     /// A name of 1 to this many of `A-Z a-z 0-9 . _ -`.
     Name(usize),
+    /// The path of a file, or nothing.
+    File,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// A length of time in this range, milliseconds: `"500ms"`, `"10s"`, `"5m"`, `"1h"`, `"7d"`.
@@ -94,6 +96,7 @@ pub const KEYS: &[Key] = &[
     key("redis.name", Kind::Name(64), "shop", "", None, "what the keys and the channel in Redis are named after, so that several shops can share it; the same for every process of a ledger"),
     key("redis.partitions", Kind::Count(1, 32), "16", "partitions", None, "partitions of the index of deadlines, which a Cluster spreads; the same for every process of a ledger"),
     key("redis.response_timeout", Kind::Time(50, 10_000), "500ms", "time", None, "how long an answer of Redis may take"),
+    key("redis.ca_file", Kind::File, "", "", None, "certificate of the authority (PEM) that rediss:// trusts instead of the system's"),
     key("limits.connections", Kind::CountOrZero(2, 1 << 20), "0", "connections", None, "connections at once, the longest idle ones are closed first; 0: three quarters of the open files allowed, at most 16,384"),
     key("limits.header_timeout", Kind::Time(100, HOUR), "10s", "time", None, "from the first byte of a request's headers to their end"),
     key("limits.header_size", Kind::Size(1 << 10, 1 << 20), "32KiB", "size", None, "largest request line and headers"),

@@ -154,6 +154,21 @@ impl Config {
                 .partitions(count("redis.partitions"))
                 .response_timeout(time("redis.response_timeout"))
         });
+        let authority = Some(text("redis.ca_file")).filter(|file| !file.is_empty()).map(|file| {
+            let read = std::fs::read(&file);
+            read.map_err(|e| {
+                format!("{}: redis.ca_file: cannot read {file}: {e}", get(&layers, "redis.ca_file").origin)
+            })
+        });
+        let (authority, unreadable) = match authority.transpose() {
+            Ok(authority) => (authority, None),
+            Err(fault) => (None, Some(fault)),
+        };
+        let stores = stores.map(|stores| match authority {
+            Some(pem) => stores.authority(pem),
+            None => stores,
+        });
+        layers.faults.extend(unreadable);
         if settings.hold_seconds > settings.max_hold_seconds {
             let (hold, max) = (get(&layers, "hold_seconds").origin, get(&layers, "max_hold_seconds").origin);
             layers.faults.push(format!(

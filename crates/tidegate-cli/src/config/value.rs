@@ -113,6 +113,7 @@ impl Value {
                 Some(text) if is_name(text, longest) => Ok(()),
                 _ => Err(format!("must be a name of 1 to {longest} of A-Z a-z 0-9 . _ - in quotes")),
             },
+            Kind::File => self.text().map(drop).ok_or_else(|| "must be the path of a file, in quotes".to_owned()),
             Kind::Choice(words) => match self.text() {
                 Some(text) if words.contains(&text) => Ok(()),
                 _ => Err(format!("must be one of \"{}\"", words.join("\", \""))),

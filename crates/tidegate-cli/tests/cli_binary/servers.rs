@@ -165,13 +165,22 @@ fn a_worker_ends_the_orders_of_servers_without_workers() {
 }
 
 #[test]
-fn a_redis_that_evicts_is_refused_and_a_wrong_password_named() {
+fn a_redis_that_evicts_is_refused_and_one_with_tls_and_an_authority_of_its_own_taken() {
     use tidegate_conformance::servers::Setup;
     let postgres = Postgres::start();
     let ledger = postgres.database();
     let serve = |store: &str| run(&["serve", "--listen", "127.0.0.1:0", "--ledger", &ledger, "--store", store]);
     let evicting = Redis::start_with(Setup::default().option("maxmemory-policy", "allkeys-lru"));
     serve(&evicting.url()).expect(2, &["maxmemory-policy", "noeviction"]);
+    let tls = Redis::start_with(Setup::default().tls());
+    let dir = folder();
+    let authority = dir.path().join("ca.pem");
+    std::fs::write(&authority, tls.authority()).expect("the folder can be written");
+    let trusting = write(dir.path(), "t.toml", &format!("[redis]\nca_file = \"{}\"\n", authority.display()));
+    let stores = ["--ledger", &ledger, "--store", &tls.url(), "--config", trusting.to_str().expect("UTF-8")];
+    let serve_tls = Serve::start(dir.path(), &stores);
+    assert_eq!(serve_tls.call("GET", "/readyz", None, None).1["status"], "ready");
+    assert_eq!(serve_tls.stop(Signal::TERM).0, Some(0));
     let locked = Redis::start_with(Setup::default().user("shop", "s3cret"));
     let refused = serve(&format!("redis://shop:wr0ng@127.0.0.1:{}", locked.port())).expect(2, &[]);
     assert!(!refused.err.contains("wr0ng"), "{refused:?}");
