@@ -179,7 +179,7 @@ fn a_redis_that_evicts_is_refused_and_one_with_tls_and_an_authority_of_its_own_t
     let trusting = write(dir.path(), "t.toml", &format!("[redis]\nca_file = \"{}\"\n", authority.display()));
     let stores = ["--ledger", &ledger, "--store", &tls.url(), "--config", trusting.to_str().expect("UTF-8")];
     let serve_tls = Serve::start(dir.path(), &stores);
-    assert_eq!(serve_tls.call("GET", "/readyz", None, None).1["status"], "ready");
+    wait_until("ready, with its index filled", || serve_tls.call("GET", "/readyz", None, None).1["status"] == "ready");
     assert_eq!(serve_tls.stop(Signal::TERM).0, Some(0));
     let locked = Redis::start_with(Setup::default().user("shop", "s3cret"));
     let refused = serve(&format!("redis://shop:wr0ng@127.0.0.1:{}", locked.port())).expect(2, &[]);
