@@ -77,10 +77,28 @@ impl Call {
     }
 }
 
-/// The way to Redis. Cloning it is cheap; the connection ends with [`Connector::close`].
+/// The way to Redis. Cloning it is cheap; the connection ends with [`Connector::close`], or with the last clone.
 #[derive(Clone)]
 pub struct Connector {
     shared: Arc<Shared>,
+    watchdog: Arc<Watchdog>,
+}
+
+/// The task that watches the connection; it ends with its owner.
+struct Watchdog(Mutex<Option<JoinHandle<()>>>);
+
+impl Watchdog {
+    fn take(&self) -> Option<JoinHandle<()>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        if let Some(task) = self.take() {
+            task.abort();
+        }
+    }
 }
 
 pub(crate) struct Shared {
@@ -93,7 +111,6 @@ pub(crate) struct Shared {
     epoch: watch::Sender<u64>,
     wake: Notify,
     calls: AtomicU64,
-    watchdog: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Connector {
@@ -112,16 +129,14 @@ impl Connector {
             epoch: watch::Sender::new(0),
             wake: Notify::new(),
             calls: AtomicU64::new(0),
-            watchdog: Mutex::default(),
         });
         if let Err(e) = shared.reconnect().await
             && e.kind() == ErrorKind::Configuration
         {
             return Err(e);
         }
-        let watchdog = tokio::spawn(watchdog::run(Arc::clone(&shared)));
-        *shared.watchdog.lock().unwrap_or_else(PoisonError::into_inner) = Some(watchdog);
-        Ok(Self { shared })
+        let task = tokio::spawn(watchdog::run(Arc::clone(&shared)));
+        Ok(Self { shared, watchdog: Arc::new(Watchdog(Mutex::new(Some(task)))) })
     }
 
     /// Why Redis cannot be used now, if it cannot.
@@ -139,11 +154,10 @@ impl Connector {
 
     /// Ends the connection and the task that watches it.
     pub async fn close(&self) {
-        let watchdog = self.shared.watchdog.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(watchdog) = watchdog {
-            watchdog.abort();
+        if let Some(task) = self.watchdog.take() {
+            task.abort();
             // It was told to end; how it ended is of no interest.
-            let _ = watchdog.await;
+            let _ = task.await;
         }
         self.shared.set_trouble("it was closed".to_owned());
         self.shared.link.store(None);

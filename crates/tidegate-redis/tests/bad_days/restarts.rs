@@ -35,6 +35,7 @@ async fn an_emptied_server_is_noticed_within_a_second_and_filled_again() {
     let redis = Redis::start();
     let q = open_whole(&redis.url()).await;
     q.schedule(&deadlines(0..1_000)).await.unwrap();
+    assert_eq!(q.len().await.unwrap(), 1_000);
     let old = q.claim(Millis(10), 512, 1_000_000).await.unwrap();
     redis.tell(&["FLUSHALL"]);
     let took = until("the loss is noticed", SECOND, || matches!(q.state(), IndexState::Incomplete(_))).await;
