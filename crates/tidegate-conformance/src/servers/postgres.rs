@@ -78,14 +78,18 @@ impl Postgres {
         })
     }
 
-    /// Makes an empty database; returns its URL.
+    /// The URL of an empty database that nobody else was given: the first is there from the start, more are made.
     ///
     /// # Panics
     /// When the server does not answer.
     pub fn database(&self) -> String {
-        let name = format!("t{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        self.sql("postgres", &format!("CREATE DATABASE {name}"));
-        self.url(&name)
+        match self.databases.fetch_add(1, Ordering::Relaxed) {
+            0 => self.url("postgres"),
+            n => {
+                self.sql("postgres", &format!("CREATE DATABASE t{n}"));
+                self.url(&format!("t{n}"))
+            }
+        }
     }
 
     /// The URL of a database.
