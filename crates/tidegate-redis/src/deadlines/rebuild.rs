@@ -102,7 +102,11 @@ impl Inner {
             (state.token.is_some(), state.missing || state.lossy, state.asked.elapsed() > PATIENCE)
         };
         if running && (idle || !self.lease(LEASE_MS).await.unwrap_or(true)) {
-            self.rebuild.lock().token = None;
+            {
+                // What it was for is still to be done.
+                let mut state = self.rebuild.lock();
+                (state.token, state.lossy) = (None, true);
+            }
             self.give_up().await;
         } else if !running && wanted && !idle {
             self.begin_rebuild().await;
@@ -114,18 +118,23 @@ impl Inner {
         if !self.still_wanted().await || !self.lease(LEASE_MS).await.unwrap_or(false) {
             return;
         }
-        let token = {
+        let (token, lossy) = {
             let mut state = self.rebuild.lock();
             // What is lost from here on is missing after this rebuild.
-            (state.lossy, state.tokens) = (false, state.tokens + 1);
-            state.tokens
+            let lossy = std::mem::replace(&mut state.lossy, false);
+            state.tokens += 1;
+            (state.tokens, lossy)
         };
-        let calls = self.each_mark(&scripts::REBUILD_BEGIN, token);
-        let marked = self.all(calls).await;
-        let mut state = self.rebuild.lock();
-        match marked {
-            Ok(_) => state.token = Some(token),
-            Err(_) => state.missing = true,
+        let marked = self.all(self.each_mark(&scripts::REBUILD_BEGIN, token)).await;
+        let whole = marked.as_ref().map(|marks| marks.iter().all(|mark| reply::integer(mark).is_ok_and(|n| n == 1)));
+        match whole {
+            // Another node was done between the look and the lease.
+            Ok(true) if !lossy => self.give_up().await,
+            Ok(_) => self.rebuild.lock().token = Some(token),
+            Err(_) => {
+                let mut state = self.rebuild.lock();
+                (state.missing, state.lossy) = (true, state.lossy || lossy);
+            }
         }
     }
 
@@ -171,6 +180,7 @@ impl Inner {
         Ok(())
     }
 
+    /// Another node may rebuild.
     async fn give_up(&self) {
         // A lease that cannot be given up ends by itself.
         let _ = self.lease(b"0").await;
