@@ -3,7 +3,7 @@
 //! - [`oracle`]: the engine over plain maps; what a ledger must agree with.
 //! - [`workload`]: random commands from seeded (or shrinkable) entropy.
 //! - [`faulty`]: a ledger that fails on demand.
-//! - [`servers`] (feature `servers`): private database servers for tests.
+//! - `servers` (feature `servers`): private database servers for tests.
 //! - [`deadlines`]: the cases a [`tidegate_backend::DeadlineQueue`] passes; [`deadline_conformance!`] makes a test of each.
 //! - [`ledger`]: the cases a [`tidegate_backend::Ledger`] passes; [`ledger_conformance!`] makes a test of each.
 

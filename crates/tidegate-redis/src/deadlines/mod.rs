@@ -39,7 +39,8 @@ const PAGE: usize = 1_024;
 /// Longest wait for room, and for the buffer to be empty.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How an index is laid out. All nodes of one index must agree.
+/// How an index is laid out. All nodes of one index must agree; to change it, stop them all and take another name (or delete
+/// the keys of the old one): what lies in partitions that nobody looks at is found by the ledger's sweep only.
 #[derive(Debug, Clone)]
 pub struct DeadlineOptions {
     /// How many partitions (1..=32; 16 by default, so that a Cluster spreads the load).
