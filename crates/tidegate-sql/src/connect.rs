@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::{ConnectOptions, Connection};
+use sqlx::ConnectOptions;
 use tidegate_backend::{Error, ErrorKind};
 
 use crate::dialect::Dialect;
@@ -14,8 +14,15 @@ use crate::session::{Link, Session};
 pub(crate) const CONNECT_BOUND: Duration = Duration::from_secs(5);
 /// Statements a connection keeps prepared; with sets and bulks of every size they are below that.
 const STATEMENTS: usize = 512;
-/// Seconds a connection may stay inside a transaction without a statement: a frozen node loses its locks then.
-const IDLE_SECONDS: u64 = 2;
+/// Seconds a writer may stay inside a transaction without a statement: a frozen node loses its locks then. Its batches that
+/// Seconds a commit's connection may stay inside a transaction without a statement: a frozen node loses its locks then.
+/// It may have a batch on each of its connections, one behind the other for one SKU, and the others wait for all of them.
+const IDLE_SECONDS: u64 = 1;
+/// Seconds MySQL leaves a commit's connection open without a statement, inside a transaction or not.
+const CLOSE_SECONDS: u64 = 2;
+/// Seconds without a statement after which MySQL closes a writer's connection: it has no bound for transactions only.
+#[cfg(feature = "mysql")]
+const MYSQL_WAIT_SECONDS: u64 = 2;
 /// Seconds to wait for a lock. Longer than a frozen node keeps one, so that waiters go on.
 const LOCK_SECONDS: u64 = 4;
 /// How long a statement may take.
@@ -107,7 +114,7 @@ impl Address {
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(options) => {
-                let conn = bounded(sqlx::PgConnection::connect_with(options)).await?;
+                let conn = bounded(options.connect()).await?;
                 let mut session = Session::new(Link::Postgres(conn), LARGEST_STATEMENT);
                 session.script_within(CONNECT_BOUND, &postgres_settings(role)).await?;
                 Ok(session)
@@ -169,7 +176,9 @@ async fn settle_mysql(session: &mut Session, role: Role) -> Result<usize> {
         (true, _) => format!("max_statement_time = {statement}, idle_transaction_timeout = {idle}"),
         // MySQL cannot end idle transactions only: a writer's connection that is idle for so long is closed, and the
         // pool opens another.
-        (false, Role::Writer) => format!("max_execution_time = {}, wait_timeout = {idle}", statement * 1_000),
+        (false, Role::Writer) => {
+            format!("max_execution_time = {}, wait_timeout = {MYSQL_WAIT_SECONDS}", statement * 1_000)
+        }
         (false, _) => format!("max_execution_time = {}", statement * 1_000),
     };
     let text = format!(

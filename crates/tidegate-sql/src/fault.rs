@@ -9,7 +9,7 @@ use tidegate_backend::{Error, ErrorKind};
 pub(crate) enum Class {
     /// The server chose this transaction to break a deadlock, or could not serialize it. Run it again.
     Deadlock,
-    /// A lock was waited for too long.
+    /// A lock was waited for too long, or a statement took too long.
     LockTimeout,
     /// A row with this key came into being meanwhile. Run it again: it will be seen.
     Unique,
@@ -154,7 +154,8 @@ fn mysql(number: u16) -> Class {
     match number {
         // ER_LOCK_DEADLOCK, ER_CHECKREAD (a snapshot that is too old), ER_XA_RBDEADLOCK
         1213 | 1020 | 1614 => Class::Deadlock,
-        1205 => Class::LockTimeout,
+        // ER_LOCK_WAIT_TIMEOUT, and a statement that took too long, which is mostly for the same reason
+        1205 | 1969 | 3024 => Class::LockTimeout,
         // ER_DUP_ENTRY and its variant that names the key
         1062 | 1586 => Class::Unique,
         // Shut down, killed, gone
@@ -173,7 +174,8 @@ fn mysql(number: u16) -> Class {
 fn sqlstate(code: &str) -> Class {
     match code {
         "40P01" | "40001" | "40003" => Class::Deadlock,
-        "55P03" => Class::LockTimeout,
+        // lock_not_available, and a statement that took too long, which is mostly for the same reason
+        "55P03" | "57014" => Class::LockTimeout,
         "23505" => Class::Unique,
         // A connection that the server ends, whatever for.
         "25P03" | "25P04" | "57P01" | "57P02" | "57P03" | "57P05" => Class::Lost,
@@ -200,7 +202,7 @@ mod tests {
             ("08006", Class::Lost),
             ("25006", Class::Unavailable),
             ("53100", Class::Unavailable),
-            ("57014", Class::Unavailable),
+            ("57014", Class::LockTimeout),
             ("28P01", Class::Configuration),
             ("XX001", Class::Corrupt),
         ] {

@@ -6,10 +6,13 @@
 //! - `scratch.rs`: databases of a bench's own.
 //! - `clock.rs`: an estimate of the database's clock. `write/ceiling.rs` (feature `ceiling`): what the bench compares with.
 
+#[cfg(not(any(feature = "mysql", feature = "postgres")))]
+compile_error!("tidegate-sql needs one of its features `mysql` and `postgres`");
+
 mod bulk;
 mod clock;
 mod connect;
-#[cfg(test)]
+#[cfg(all(test, feature = "mysql", feature = "postgres"))]
 mod crowd;
 mod dialect;
 mod fault;

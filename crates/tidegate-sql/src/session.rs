@@ -48,6 +48,7 @@ pub(crate) struct Session {
     lost: bool,
     used: Instant,
     /// Largest statement to send, bytes.
+    #[cfg_attr(not(feature = "mysql"), expect(dead_code, reason = "PostgreSQL takes a table's rows in one statement"))]
     largest: usize,
     /// Longest wait for what [`Session::execute`] runs.
     patience: Duration,

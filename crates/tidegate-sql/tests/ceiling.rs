@@ -1,5 +1,5 @@
 //! The loops the bench compares with leave a sound ledger behind: they do the work they claim.
-#![cfg(feature = "ceiling")]
+#![cfg(all(feature = "ceiling", feature = "mysql", feature = "postgres"))]
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
 mod common;

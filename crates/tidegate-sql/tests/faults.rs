@@ -1,4 +1,5 @@
 //! Bad days of the database: what was confirmed is there, what was not is not, and once it is back so is the ledger.
+#![cfg(all(feature = "mysql", feature = "postgres"))]
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
 mod common;

@@ -1,4 +1,5 @@
 //! Several nodes on one database: the same rows at once, and nobody is told anything that does not hold.
+#![cfg(all(feature = "mysql", feature = "postgres"))]
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
 mod common;

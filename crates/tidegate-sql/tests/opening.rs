@@ -1,4 +1,5 @@
 //! What a database must be to be opened, and what opening makes of it.
+#![cfg(all(feature = "mysql", feature = "postgres"))]
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
 mod common;

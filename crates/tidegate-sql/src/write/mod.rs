@@ -7,13 +7,13 @@
 #[cfg(feature = "ceiling")]
 pub(crate) mod ceiling;
 mod load;
-#[cfg(test)]
+#[cfg(all(test, feature = "mysql", feature = "postgres"))]
 mod looks;
 mod rows;
 mod settle;
 mod store;
 mod tables;
-#[cfg(test)]
+#[cfg(all(test, feature = "mysql", feature = "postgres"))]
 mod tests;
 
 use std::time::Duration;

@@ -74,7 +74,7 @@ async fn a_stopped_node_loses_its_locks(url: String) {
     let (one, two) = tokio::join!(ledger.commit(put("a")), ledger.commit(put("b")));
     assert!(one.is_ok() && two.is_ok(), "{one:?} {two:?}");
     let took = begun.elapsed();
-    assert!((Duration::from_secs(1)..Duration::from_secs(5)).contains(&took), "{took:?}");
+    assert!((Duration::from_millis(500)..Duration::from_secs(5)).contains(&took), "{took:?}");
     // Going on again it finds that it lost everything, and cannot commit what it had decided.
     assert!(stopped.commit().await.is_err());
 }
