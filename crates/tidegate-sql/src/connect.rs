@@ -15,11 +15,8 @@ pub(crate) const CONNECT_BOUND: Duration = Duration::from_secs(5);
 /// Statements a connection keeps prepared; with sets and bulks of every size they are below that.
 const STATEMENTS: usize = 512;
 /// Seconds a writer may stay inside a transaction without a statement: a frozen node loses its locks then. Its batches that
-/// Seconds a commit's connection may stay inside a transaction without a statement: a frozen node loses its locks then.
-/// It may have a batch on each of its connections, one behind the other for one SKU, and the others wait for all of them.
+/// wait for one row get it one after the other, so others may wait this long for each of its writers.
 const IDLE_SECONDS: u64 = 1;
-/// Seconds MySQL leaves a commit's connection open without a statement, inside a transaction or not.
-const CLOSE_SECONDS: u64 = 2;
 /// Seconds without a statement after which MySQL closes a writer's connection: it has no bound for transactions only.
 #[cfg(feature = "mysql")]
 const MYSQL_WAIT_SECONDS: u64 = 2;

@@ -75,12 +75,12 @@ mod tests {
         use tidegate_conformance::servers::{MariaDb, Postgres};
         let (mariadb, postgres) = (MariaDb::start(), Postgres::start());
         for url in [mariadb.database(), postgres.database()] {
-            let made = create(&url, "scratch").await.unwrap();
-            assert!(create(&url, "scratch").await.is_err(), "it is there already");
+            let made = create(&url, "t_scratch").await.unwrap();
+            assert!(create(&url, "t_scratch").await.is_err(), "it is there already");
             let ledger = crate::SqlLedger::open(crate::SqlOptions::new(&made)).await.unwrap();
             tidegate_backend::Ledger::close(&*ledger).await.unwrap();
-            delete(&url, "scratch").await.unwrap();
-            delete(&url, "scratch").await.unwrap();
+            delete(&url, "t_scratch").await.unwrap();
+            delete(&url, "t_scratch").await.unwrap();
             assert!(crate::SqlLedger::open(crate::SqlOptions::new(&made)).await.is_err(), "it is gone");
         }
     }
