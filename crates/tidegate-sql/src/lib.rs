@@ -12,7 +12,8 @@ compile_error!("tidegate-sql needs one of its features `mysql` and `postgres`");
 mod bulk;
 mod clock;
 mod connect;
-#[cfg(all(test, feature = "mysql", feature = "postgres"))]
+#[cfg(test)]
+#[cfg(all(feature = "mysql", feature = "postgres"))]
 mod crowd;
 mod dialect;
 mod fault;

@@ -14,6 +14,7 @@ pub(crate) mod orders;
 pub(crate) mod probe;
 pub(crate) mod stock;
 #[cfg(test)]
+#[cfg(all(feature = "mysql", feature = "postgres"))]
 mod tests;
 
 use tidegate_backend::Page;

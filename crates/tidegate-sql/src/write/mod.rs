@@ -7,13 +7,15 @@
 #[cfg(feature = "ceiling")]
 pub(crate) mod ceiling;
 mod load;
-#[cfg(all(test, feature = "mysql", feature = "postgres"))]
+#[cfg(test)]
+#[cfg(all(feature = "mysql", feature = "postgres"))]
 mod looks;
 mod rows;
 mod settle;
 mod store;
 mod tables;
-#[cfg(all(test, feature = "mysql", feature = "postgres"))]
+#[cfg(test)]
+#[cfg(all(feature = "mysql", feature = "postgres"))]
 mod tests;
 
 use std::time::Duration;
