@@ -1,4 +1,5 @@
 //! Reads on bad days and beside commits: of one instant, bounded in time, and back as soon as the server is.
+#![cfg(all(feature = "mysql", feature = "postgres"))]
 #![allow(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
 mod common;
