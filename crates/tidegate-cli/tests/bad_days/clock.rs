@@ -19,6 +19,15 @@ fn libfaketime() -> PathBuf {
     found.expect("libfaketime is missing; ./scripts/test installs it (Debian's package faketime)")
 }
 
+/// A server whose host's clock is off by `offset` from the start on; its monotonic clock is right.
+pub fn off_by(start: Start, offset: &str) -> Start {
+    start
+        .env("LD_PRELOAD", &libfaketime().to_string_lossy())
+        .env("FAKETIME", offset)
+        .env("DONT_FAKE_MONOTONIC", "1")
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+}
+
 struct Faked {
     server: Server,
     rc: PathBuf,

@@ -63,6 +63,50 @@ fn postgres_frozen_under_load_and_back() {
     outage(postgres.database(), &redis, || postgres.freeze(), || postgres.thaw());
 }
 
+/// Somebody else holds every SKU's row for three seconds: nodes wait, then go on; nobody is answered falsely.
+fn locked_for_three_seconds(ledger: String, redis: &Redis, lock: impl Fn() + Send) {
+    let shop = Shop::open(ledger, redis.url(), 2);
+    let crowds = shop.crowds(THREADS);
+    std::thread::sleep(Duration::from_millis(500));
+    lock();
+    shop.api(0).wait("it sells on", RECOVERY, |api| {
+        api.place("after-the-lock", "x", 1, 600).is_some_and(|reply| matches!(reply.status, 200 | 201))
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    let told = home(crowds);
+    assert!(told.len() > 20, "only {} acknowledgements", told.len());
+    shop.settle();
+    crate::kill::verify(shop.api(0), &told);
+    shop.nodes.iter().for_each(|node| node.api.check());
+}
+
+fn name_of(url: &str) -> &str {
+    url.rsplit('/').next().expect("a URL names its database")
+}
+
+#[test]
+fn every_row_of_postgres_locked_for_three_seconds() {
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    let url = postgres.database();
+    let lock = || {
+        postgres.sql(
+            name_of(&url),
+            "BEGIN; SELECT count(*) FROM (SELECT 1 FROM skus FOR UPDATE) s; SELECT pg_sleep(3); COMMIT",
+        );
+    };
+    locked_for_three_seconds(url.clone(), &redis, lock);
+}
+
+#[test]
+fn every_row_of_mariadb_locked_for_three_seconds() {
+    let (mariadb, redis) = (MariaDb::start(), Redis::start());
+    let url = mariadb.database();
+    let lock = || {
+        mariadb.sql(name_of(&url), "BEGIN; SELECT * FROM skus FOR UPDATE; SELECT SLEEP(3); COMMIT");
+    };
+    locked_for_three_seconds(url.clone(), &redis, lock);
+}
+
 #[test]
 fn every_connection_cut_under_load_again_and_again() {
     let (postgres, redis) = (Postgres::start(), Redis::start());

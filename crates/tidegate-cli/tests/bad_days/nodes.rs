@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use rand::{Rng, SeedableRng};
 use tidegate_conformance::servers::{Postgres, Redis};
 
+use crate::clock::off_by;
 use crate::long;
-use crate::server::signal;
+use crate::server::{Start, signal};
 use crate::shop::{Shop, home};
 
 /// Crowd of each node.
@@ -75,6 +76,30 @@ fn a_frozen_node_holds_nobody_up_and_does_nothing_twice() {
     std::thread::sleep(Duration::from_secs(1));
     let told = home(crowds);
     shop.check(&told);
+}
+
+#[test]
+fn one_node_an_hour_ahead_and_one_an_hour_behind() {
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    let mut shop = Shop::open(postgres.database(), redis.url(), 1);
+    for offset in ["+3600s", "-3600s"] {
+        shop.nodes.push(off_by(Start::on(&shop.ledger, &shop.store), offset).ready());
+    }
+    let crowds = shop.crowds(THREADS);
+    std::thread::sleep(Duration::from_secs(4));
+    let told = home(crowds);
+    assert!(told.len() > 100, "only {} acknowledgements", told.len());
+    shop.check(&told);
+    // The right one alone, then the wrong ones alone: each ends orders neither early nor late.
+    for node in 0..3 {
+        let id = format!("due-{node}");
+        let placed = Instant::now();
+        assert_eq!(shop.api(node).place(&id, "x", 1, 2).map(|reply| reply.status), Some(201));
+        std::thread::sleep(Duration::from_millis(1_500));
+        assert_eq!(shop.api(node).order(&id)["status"], "pending", "node {node}: cancelled early");
+        shop.api(node).wait("ended", Duration::from_secs(3), |api| api.order(&id)["status"] == "cancelled");
+        assert!(placed.elapsed() >= Duration::from_secs(2), "node {node}: {:?}", placed.elapsed());
+    }
 }
 
 #[test]

@@ -251,7 +251,10 @@ async fn decide(inner: &Inner, commands: Arc<[Command]>) -> Vec<Answer> {
     let mut parts = vec![commands];
     while let Some(part) = parts.pop() {
         let begun = Instant::now();
-        match inner.ledger.commit(Arc::clone(&part)).await {
+        let writing = inner.health.writing();
+        let committed = inner.ledger.commit(Arc::clone(&part)).await;
+        drop(writing);
+        match committed {
             Ok(commit) => {
                 metrics::histogram!("tidegate_commit_seconds").record(begun.elapsed());
                 metrics::histogram!("tidegate_commit_batch").record(part.len() as f64);

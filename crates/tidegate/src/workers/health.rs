@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use std::time::{Duration, Instant};
 use tidegate_backend::IndexState;
 use tokio::sync::Notify;
 
@@ -15,12 +16,17 @@ use crate::tidegate::Inner;
 const REASONS: [&str; 6] =
     ["store-unavailable", "bus-unavailable", "index-rebuilding", "clock-step", "clock-catching-up", "deadlines-late"];
 
+/// How long a commit may have no answer before readiness says so: a frozen database answers nothing, not even no.
+const SILENCE: Duration = Duration::from_secs(5);
+
 /// What the workers know about the instance's health.
 #[derive(Default)]
 pub(crate) struct Health {
     ledger_failure: Mutex<Option<String>>,
     /// Why the latest claim failed, while claims fail.
     claim_failure: Mutex<Option<String>>,
+    /// When each commit that has no answer yet went to the ledger; as many as batches may be there at once.
+    writing: Mutex<Vec<Instant>>,
     lateness_ms: AtomicI64,
     rebuilding: AtomicBool,
     /// A commit or a notice was missed since the last comparison: gate and index may be behind the ledger.
@@ -52,6 +58,19 @@ impl Health {
             self.be_unsure();
         }
         set(&self.ledger_failure, failure);
+    }
+
+    /// Notes that a commit goes to the ledger; it has ended when the value is dropped.
+    pub(crate) fn writing(&self) -> Writing<'_> {
+        let begun = Instant::now();
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner).push(begun);
+        Writing { health: self, begun }
+    }
+
+    /// How long the oldest commit without an answer has waited, if that is too long.
+    fn silence(&self) -> Option<Duration> {
+        let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        writing.iter().map(Instant::elapsed).max().filter(|waited| *waited > SILENCE)
     }
 
     /// Notes how the latest claim went.
@@ -87,6 +106,21 @@ impl Health {
     }
 }
 
+/// A commit on its way.
+pub(crate) struct Writing<'a> {
+    health: &'a Health,
+    begun: Instant,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        let mut writing = self.health.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = writing.iter().position(|begun| *begun == self.begun) {
+            writing.swap_remove(at);
+        }
+    }
+}
+
 /// Why the deadline index cannot be used, while it cannot: the sweep then acts straight from the ledger.
 pub(crate) fn index_trouble(inner: &Inner) -> Option<String> {
     match inner.deadlines.state() {
@@ -102,6 +136,10 @@ pub(crate) fn readiness(inner: &Inner) -> Readiness {
     }
     if let Some(why) = inner.health.ledger_failure() {
         return Readiness::NotReady(vec![format!("ledger-unavailable: {why}")]);
+    }
+    if let Some(waited) = inner.health.silence() {
+        let why = format!("ledger-unavailable: a commit has had no answer for {} s", waited.as_secs());
+        return Readiness::NotReady(vec![why]);
     }
     let reasons = degraded(inner);
     if reasons.is_empty() {
@@ -164,6 +202,13 @@ mod tests {
         health.wrote(None);
         assert_eq!(health.ledger_failure(), None);
         assert!(health.take_unsure() && !health.take_unsure());
+        let (first, second) = (health.writing(), health.writing());
+        let on_their_way = || health.writing.lock().expect("no panic").len();
+        assert_eq!(on_their_way(), 2);
+        assert_eq!(health.silence(), None);
+        drop(first);
+        drop(second);
+        assert_eq!(on_their_way(), 0);
         health.overdue(LAG_BOUND_MS + 1);
         assert!(health.lagging());
         health.overdue(LAG_BOUND_MS);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate::core::request::PlaceRequest;
 use tidegate::core::{RefusalCode, Status};
-use tidegate::{Embedded, Error, Options, Tidegate};
+use tidegate::{Embedded, Error, Options, Readiness, Tidegate};
 
 use crate::common::{MINUTE, code, shop, sid};
 
@@ -25,6 +25,24 @@ async fn an_unpaid_order_is_cancelled_on_time_and_a_paid_one_is_not() {
     let ended = shop.get("a").await.state;
     assert_eq!(ended.cancelled_at, Some(ended.release_at));
     shop.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ledger_that_answers_nothing_is_not_ready() {
+    let shop = shop().await;
+    shop.ledger.hold(true);
+    let waiting = {
+        let shop = std::sync::Arc::clone(&shop);
+        tokio::spawn(async move { shop.place("a", &[("x", 1)]).await })
+    };
+    tokio::time::sleep(Duration::from_millis(4_500)).await;
+    assert_eq!(shop.tidegate.operations().readiness(), Readiness::Ready, "a slow commit is no fault yet");
+    tokio::time::sleep(Duration::from_millis(1_000)).await;
+    let Readiness::NotReady(reasons) = shop.tidegate.operations().readiness() else { panic!("it says it is ready") };
+    assert!(reasons[0].starts_with("ledger-unavailable: a commit has had no answer for 5 s"), "{reasons:?}");
+    shop.ledger.hold(false);
+    waiting.await.expect("no panic").expect("there is stock");
+    assert_eq!(shop.tidegate.operations().readiness(), Readiness::Ready);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -110,6 +110,38 @@ pub fn place(bench: &mut Bench<'_>) -> Result {
     Ok(())
 }
 
+/// Measures placing at one server, then at two of the same ledger, with as many connections in all.
+pub fn nodes(bench: &mut Bench<'_>) -> Result {
+    let ledger = bench.place.ledger("nodes")?;
+    if ledger.file().is_some() {
+        bench.place.forget(&ledger);
+        return Ok(());
+    }
+    let orders_to_place = bench.scaled(ORDERS, 5_000) / 2;
+    let one = Server::serve(&ledger)?;
+    generate(create_hot(&one.target, PLENTY))?;
+    let alone = generate(drive_warm(&one.target, CONNECTIONS, orders_to_place, 0, orders("one", HOT, None)))?;
+    let two = Server::serve(&ledger)?;
+    let each = orders_to_place / 2;
+    let at = |server: &Server, prefix| {
+        let target = server.target.clone();
+        async move { drive_warm(&target, CONNECTIONS / 2, each, 0, orders(prefix, HOT, None)).await }
+    };
+    let (first, second) = generate(async { tokio::try_join!(at(&one, "first"), at(&two, "second")) })?;
+    one.stop()?;
+    two.stop()?;
+    bench.place.forget(&ledger);
+    let took = first.took.max(second.took).as_secs_f64();
+    let placed = first.record.count(201) + second.record.count(201);
+    let mut both = first.record;
+    both.merge(&second.record);
+    let errors = both.len() - placed;
+    let line =
+        Line::new(format!("place, HTTP, two nodes, {CONNECTIONS} connections"), placed as f64 / took, "orders/s")
+            .times(both.percentiles());
+    bench.printer.line(line.beside("one node", Some(alone.rate(201))).errors(errors))
+}
+
 /// Measures placing 500 orders a request.
 pub fn batch(bench: &mut Bench<'_>) -> Result {
     let (baseline, ceiling) = baseline(bench)?;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tidegate::core::command::{Place, PutSku};
+use tidegate::core::command::{Cancel, Place, PutSku};
 use tidegate::core::request::PlaceRequest;
-use tidegate::core::{Settings, SkuId, SkuPatch};
+use tidegate::core::{OrderId, Settings, SkuId, SkuPatch};
 use tidegate::{Options, Tidegate};
 
 use super::{Bench, CaseLedger};
@@ -23,6 +23,9 @@ const ORDERS: u64 = 200_000;
 const BARE_ORDERS: u64 = 150_000;
 /// Callers at once: enough that a batch is always waiting while one is written.
 const CALLERS: u64 = 1_024;
+/// Orders of the cancelling case, and the SKUs their units lie with.
+const CANCELLED: u64 = 100_000;
+const HOT_SKUS: u64 = 5;
 /// Orders and clients of one transaction per order.
 const SINGLE_ORDERS: u64 = 5_000;
 const CLIENTS: usize = 16;
@@ -95,13 +98,17 @@ pub async fn open(ledger: &CaseLedger, hold_seconds: i64, workers: bool) -> Resu
 
 /// Order `number` of the series `prefix`, one unit of the hot SKU.
 pub fn order(tidegate: &Tidegate, prefix: &str, number: u64, hold_seconds: Option<i64>) -> tidegate::Result<Place> {
-    tidegate.orders().check(PlaceRequest {
+    tidegate.orders().check(order_request(prefix, number, hold_seconds))
+}
+
+fn order_request(prefix: &str, number: u64, hold_seconds: Option<i64>) -> PlaceRequest {
+    PlaceRequest {
         order_id: Some(format!("{prefix}-{number}")),
         buyer_id: format!("buyer-{}", number * 7_919 % 1_000_003),
         lines: vec![(HOT.to_owned(), 1)],
         hold_seconds,
         ..PlaceRequest::default()
-    })
+    }
 }
 
 /// Measures placing through the library.
@@ -138,6 +145,63 @@ async fn caller(tidegate: Tidegate, next: Arc<AtomicU64>, orders: u64) -> Result
         let place = order(&tidegate, "lib", number, None)?;
         let began = Instant::now();
         tidegate.orders().place(place).await?;
+        record.time(began.elapsed());
+    }
+}
+
+/// Measures cancelling through the library: every order is pending, its units lie with one of [`HOT_SKUS`].
+pub fn cancel(bench: &mut Bench<'_>) -> Result {
+    let (baseline, ceiling) = baseline(bench)?;
+    let ledger = bench.place.ledger("cancel")?;
+    let orders = bench.scaled(CANCELLED, 5_000);
+    let (took, record) = runtime::run(async {
+        let tidegate = open(&ledger, 86_400, true).await?;
+        for sku in (0..HOT_SKUS).map(hot_sku) {
+            let sku = SkuId::parse(&sku).map_err(|e| Failure::Work(e.to_string()))?;
+            let put = PutSku { sku, patch: SkuPatch::default(), on_hand: Some(PLENTY), if_version: None };
+            tidegate.catalog().put(put).await?;
+        }
+        for first in (0..orders).step_by(BATCH) {
+            let places = (first..orders.min(first + BATCH as u64)).map(|number| {
+                let lines = vec![(hot_sku(number % HOT_SKUS), 1)];
+                let order = order_request("cancel", number, None);
+                tidegate.orders().check(PlaceRequest { lines, ..order })
+            });
+            for placed in tidegate.orders().place_many(places.collect::<tidegate::Result<Vec<_>>>()?).await {
+                placed?;
+            }
+        }
+        let (next, began) = (Arc::new(AtomicU64::new(0)), Instant::now());
+        let callers: Vec<_> =
+            (0..CALLERS).map(|_| tokio::spawn(canceller(tidegate.clone(), Arc::clone(&next), orders))).collect();
+        let mut all = Record::new();
+        for caller in callers {
+            all.merge(&caller.await.map_err(|e| Failure::Work(format!("a caller was lost: {e}")))??);
+        }
+        let took = began.elapsed();
+        tidegate.stop(Duration::from_secs(10)).await?;
+        Ok((took, all))
+    })?;
+    bench.place.forget(&ledger);
+    let what = format!("cancel and release, library, {HOT_SKUS} hot SKUs, {CALLERS} callers");
+    let line = Line::new(what, orders as f64 / took.as_secs_f64(), "orders/s").times(record.percentiles());
+    bench.printer.line(line.beside(baseline, Some(ceiling)))
+}
+
+fn hot_sku(number: u64) -> String {
+    format!("{HOT}-{number}")
+}
+
+async fn canceller(tidegate: Tidegate, next: Arc<AtomicU64>, orders: u64) -> Result<Record> {
+    let mut record = Record::new();
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= orders {
+            return Ok(record);
+        }
+        let order_id = OrderId::parse(&format!("cancel-{number}")).map_err(|e| Failure::Work(e.to_string()))?;
+        let began = Instant::now();
+        tidegate.orders().cancel(Cancel { order_id, reason: None, restock: true }).await?;
         record.time(began.elapsed());
     }
 }

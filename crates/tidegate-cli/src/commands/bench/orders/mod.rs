@@ -23,7 +23,7 @@ use crate::failure::{Failure, Result};
 use crate::runtime;
 
 /// The cases by name, with what each measures.
-const CASES: [(&str, &str); 9] = [
+const CASES: [(&str, &str); 11] = [
     (
         "ceiling",
         "the baseline: on SQLite the bare insert loop (the same rows in the same batches), on a server one transaction an order",
@@ -32,6 +32,8 @@ const CASES: [(&str, &str); 9] = [
     ("place", "orders placed over HTTP, one a request, one hot SKU, an empty ledger"),
     ("batch", "orders placed over HTTP, 500 a request"),
     ("sold-out", "orders refused over HTTP, beside a bare handler"),
+    ("cancel", "orders cancelled through the library, their stock of 5 hot SKUs released"),
+    ("nodes", "orders placed over HTTP at two servers of one ledger, beside one (database servers only)"),
     ("expiry", "100,000 orders due at once while 2,000 orders/s arrive and fall due"),
     ("lateness", "1,000 deadlines a second"),
     ("idle", "an empty server at rest"),
@@ -91,6 +93,8 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result {
             "place" => http::place(&mut bench)?,
             "batch" => http::batch(&mut bench)?,
             "sold-out" => http::sold_out(&mut bench)?,
+            "cancel" => library::cancel(&mut bench)?,
+            "nodes" => http::nodes(&mut bench)?,
             "expiry" => deadlines::expiry(&mut bench)?,
             "lateness" => deadlines::lateness(&mut bench)?,
             "idle" => idle::empty(&mut bench)?,
