@@ -41,12 +41,23 @@ pub struct Stores {
 #[derive(Clone)]
 enum Ledger {
     Sqlite(PathBuf),
+    #[cfg_attr(
+        not(any(feature = "mysql", feature = "postgres")),
+        expect(dead_code, reason = "without these features such a ledger is refused before it is kept")
+    )]
     Server(String),
 }
 
 #[derive(Clone)]
 enum Store {
     Embedded,
+    #[cfg_attr(
+        not(all(feature = "redis", any(feature = "mysql", feature = "postgres"))),
+        expect(
+            dead_code,
+            reason = "without these features such a store is refused before it is kept, or cannot be opened"
+        )
+    )]
     Redis(String),
 }
 
