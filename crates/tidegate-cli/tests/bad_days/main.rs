@@ -5,7 +5,9 @@
 mod clock;
 mod database;
 mod disk;
+mod failover;
 mod kill;
+mod network;
 mod nodes;
 mod nonsense;
 mod redis;

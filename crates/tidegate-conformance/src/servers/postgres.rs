@@ -53,7 +53,11 @@ impl Postgres {
         copy_of_template(&format!("postgres-{}", version()), &data, initdb);
         let mut conf = fs::File::options().append(true).open(data.join("postgresql.conf")).expect("initdb makes it");
         writeln!(conf, "include_if_exists = '{AFTER_A_KILL}'").expect("the server's folder can be written");
-        let settings = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        Self::serving(folder, settings.iter().map(|(name, value)| format!("{name}={value}")).collect())
+    }
+
+    /// The server of a folder that holds its data.
+    fn serving(folder: Folder, settings: Vec<String>) -> Self {
         let mut server = Self { process: Mutex::new(None), folder, port: 0, settings, databases: AtomicU32::new(0) };
         for _ in 0..MAX_STARTS {
             server.port = free_port();
@@ -62,6 +66,38 @@ impl Postgres {
             }
         }
         panic!("no port was free in {MAX_STARTS} starts of PostgreSQL");
+    }
+
+    /// A standby of this server, which streams through `port` (its own, or a [`super::Proxy`]'s before it). When this returns,
+    /// this server acknowledges no commit that the standby has not on disk.
+    ///
+    /// # Panics
+    /// As [`Postgres::start`].
+    #[must_use]
+    pub fn synchronous_standby(&self, port: u16) -> Self {
+        let folder = Folder::new();
+        let data = folder.path().join("data");
+        let mut backup = command(&find("pg_basebackup", PACKAGE));
+        backup.args(["--host=127.0.0.1", "--port", &self.port.to_string(), "--username=tidegate", "--checkpoint=fast"]);
+        run(backup.args(["--wal-method=stream", "--no-sync", "--pgdata"]).arg(&data));
+        fs::write(data.join("standby.signal"), "").expect("a new folder can be written");
+        folder::own(&data.join("standby.signal"));
+        let from = format!("primary_conninfo=host=127.0.0.1 port={port} user=tidegate application_name=standby");
+        let standby = Self::serving(folder, vec![from]);
+        self.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = standby");
+        self.sql("postgres", "SELECT pg_reload_conf()");
+        let state = "SELECT sync_state FROM pg_stat_replication WHERE application_name = 'standby'";
+        wait_until("the standby to be synchronous", || self.sql("postgres", state).trim() == "sync");
+        standby
+    }
+
+    /// Makes a standby a server of its own, when it has applied all it received; returns when it takes writes.
+    ///
+    /// # Panics
+    /// When it does not answer, or is no standby.
+    pub fn promote(&self) {
+        let promoted = self.sql("postgres", "SELECT pg_promote(wait_seconds => 60)");
+        assert_eq!(promoted.trim(), "t", "the standby was not promoted");
     }
 
     /// A server that all who hold it at once in this process share; for tests that leave it as it is.

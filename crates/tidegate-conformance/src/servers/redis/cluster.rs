@@ -70,7 +70,14 @@ impl Cluster {
     /// # Panics
     /// When a node refuses.
     pub fn move_slot(&self, slot: u16, to: usize) {
-        let from = self.owner(slot, 0).expect("every slot has an owner");
+        self.move_slot_of(slot, self.owner(slot, 0).expect("every slot has an owner"), to);
+    }
+
+    /// The same when it is known that node `from` holds it, and node 0 may be gone.
+    ///
+    /// # Panics
+    /// When a node refuses.
+    pub fn move_slot_of(&self, slot: u16, from: usize, to: usize) {
         let (source, target) = (&self.nodes[from], &self.nodes[to]);
         let (source_id, target_id) = (source.tell(&["CLUSTER", "MYID"]), target.tell(&["CLUSTER", "MYID"]));
         let slot_text = slot.to_string();
