@@ -45,6 +45,11 @@ pub use tidegate_embedded::sqlite::ceiling;
 pub mod on_servers {
     pub use tidegate_sql::scratch::{create, delete};
     pub use tidegate_sql::{Ceiling, ceiling, one_by_one};
+
+    #[cfg(feature = "redis")]
+    pub use tidegate_backend::{DeadlineQueue, IndexState, clock::host_now};
+    #[cfg(feature = "redis")]
+    pub use tidegate_redis::{DeadlineOptions, RedisDeadlines};
 }
 /// Two building blocks on Redis for teams whose order data live elsewhere: an atomic, idempotent stock counter and an atomic
 /// change of a cached order's status. They need none of the rest.

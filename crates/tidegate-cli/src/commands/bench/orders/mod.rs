@@ -1,12 +1,14 @@
 //! `tidegate bench orders`: the cases, in the order in which they run.
 //!
-//! - [`ledger`]: where each case's ledger is. [`library`]: in process, and the bare insert loop. [`http`]: over HTTP. [`deadlines`]: the clock. [`idle`]: at rest.
+//! - [`ledger`]: where each case's ledger is. [`library`]: in process, and the bare insert loop. [`http`]: over HTTP.
+//!   [`deadlines`]: the clock. [`store`]: Redis by itself. [`idle`]: at rest.
 
 mod deadlines;
 mod http;
 mod idle;
 mod ledger;
 mod library;
+mod store;
 
 use std::future::Future;
 use std::path::Path;
@@ -23,7 +25,7 @@ use crate::failure::{Failure, Result};
 use crate::runtime;
 
 /// The cases by name, with what each measures.
-const CASES: [(&str, &str); 11] = [
+const CASES: [(&str, &str); 13] = [
     (
         "ceiling",
         "the baseline: on SQLite the bare insert loop (the same rows in the same batches), on a server one transaction an order",
@@ -36,6 +38,8 @@ const CASES: [(&str, &str); 11] = [
     ("nodes", "orders placed over HTTP at two servers of one ledger, beside one (database servers only)"),
     ("expiry", "100,000 orders due at once while 2,000 orders/s arrive and fall due"),
     ("lateness", "1,000 deadlines a second"),
+    ("index", "10,000 deadlines a second in the store's index, and the memory of a pending order (Redis only)"),
+    ("counter", "the idempotent stock counter beside redis-benchmark with the same script (Redis only)"),
     ("idle", "an empty server at rest"),
     ("full", "a server with 1,000,000 pending orders: start, rest, placing"),
 ];
@@ -97,6 +101,8 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result {
             "nodes" => http::nodes(&mut bench)?,
             "expiry" => deadlines::expiry(&mut bench)?,
             "lateness" => deadlines::lateness(&mut bench)?,
+            "index" => store::index(&mut bench)?,
+            "counter" => store::counter(&mut bench)?,
             "idle" => idle::empty(&mut bench)?,
             _ => idle::full(&mut bench)?,
         }
