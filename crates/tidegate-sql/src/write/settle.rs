@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::fault::{Class, Fault, Result};
 use crate::open::Parts;
-use crate::session::Isolation;
+use crate::session::{Isolation, Session};
 
 /// Longest time to find out.
 const BOUND: Duration = Duration::from_secs(5);
@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// What became of the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Settled {
-    /// It is in the ledger, and so its answers hold.
+    /// It is in the ledger, as durable as any commit, and so its answers hold.
     Committed,
     /// It is not, and never will be.
     RolledBack,
@@ -53,7 +53,23 @@ async fn ask(parts: &Parts, batch_id: &[u8; 16]) -> Result<Settled> {
     session.rollback().await?;
     match inserted {
         Ok(_) => Ok(Settled::RolledBack),
-        Err(fault) if fault.class == Class::Unique => Ok(Settled::Committed),
+        Err(fault) if fault.class == Class::Unique => {
+            commit_after(&mut session).await?;
+            Ok(Settled::Committed)
+        }
         Err(fault) => Err(fault),
+    }
+}
+
+/// Commits an empty batch; when this returns, all that was visible before is durable.
+async fn commit_after(session: &mut Session) -> Result<()> {
+    session.begin(Isolation::Write).await?;
+    match super::begin_batch(session, uuid::Uuid::new_v4().as_bytes()).await {
+        Ok(_) => session.commit().await,
+        Err(fault) => {
+            // A connection that cannot even roll back is closed, which does it.
+            let _ = session.rollback().await;
+            Err(fault)
+        }
     }
 }
