@@ -94,6 +94,27 @@ fn what_a_standby_never_got_was_never_acknowledged() {
     shop.check_since(&told, back);
 }
 
+/// The primary dies while commits wait for the standby, and comes back alone: it shows what it had on its own disk. Nobody is
+/// told that this holds, for the standby takes over without it.
+#[test]
+fn what_only_a_primary_that_came_back_alone_knows_is_not_acknowledged() {
+    let (pair, redis) = (Pair::start(), Redis::start());
+    let shop = Shop::open(pair.ledger.clone(), redis.url(), 3);
+    let crowds = shop.crowds(THREADS);
+    std::thread::sleep(Duration::from_millis(700));
+    pair.stream.silence(true);
+    std::thread::sleep(Duration::from_millis(500));
+    pair.primary.kill();
+    pair.primary.restart();
+    std::thread::sleep(Duration::from_secs(6));
+    let back = pair.fail_over();
+    ready(&shop);
+    let told = home(crowds);
+    assert_serves(&shop);
+    assert!(told.len() > 20, "only {} acknowledgements", told.len());
+    shop.check_since(&told, back);
+}
+
 /// Every node takes an order, and it ends on time.
 fn assert_serves(shop: &Shop) {
     for (node, server) in shop.nodes.iter().enumerate() {
