@@ -59,6 +59,11 @@ fn bad_address(why: impl std::fmt::Display) -> Error {
     )
 }
 
+/// The host as the resolver takes it: a URL has an IPv6 address in brackets, and the drivers leave them there.
+fn without_brackets(host: &str) -> String {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host).to_owned()
+}
+
 impl Address {
     /// Parses `url`.
     ///
@@ -73,6 +78,8 @@ impl Address {
                 if options.get_database().is_none_or(str::is_empty) {
                     return Err(bad_address("it names no database"));
                 }
+                let host = without_brackets(options.get_host());
+                let options = options.host(&host);
                 let options = options.statement_cache_capacity(STATEMENTS).charset("utf8mb4").collation("utf8mb4_bin");
                 let options = options.pipes_as_concat(false).no_engine_substitution(false).timezone(None);
                 Ok(Self::MySql(options.disable_statement_logging()))
@@ -80,6 +87,12 @@ impl Address {
             #[cfg(feature = "postgres")]
             Some("postgres" | "postgresql") => {
                 let options = sqlx::postgres::PgConnectOptions::from_str(url).map_err(bad_address)?;
+                // The driver would take the database that is named like the user.
+                if options.get_database().is_none_or(str::is_empty) {
+                    return Err(bad_address("it names no database"));
+                }
+                let host = without_brackets(options.get_host());
+                let options = options.host(&host);
                 let options = options.statement_cache_capacity(STATEMENTS).application_name("tidegate");
                 Ok(Self::Postgres(options.disable_statement_logging()))
             }
@@ -103,7 +116,7 @@ impl Address {
         match self {
             #[cfg(feature = "mysql")]
             Self::MySql(options) => {
-                let conn = bounded(options.connect()).await?;
+                let conn = bounded(self.dialect(), options.connect()).await?;
                 let mut session = Session::new(Link::MySql(conn), LARGEST_STATEMENT);
                 let largest = settle_mysql(&mut session, role).await?;
                 session.send_at_most(largest);
@@ -111,7 +124,7 @@ impl Address {
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(options) => {
-                let conn = bounded(options.connect()).await?;
+                let conn = bounded(self.dialect(), options.connect()).await?;
                 let mut session = Session::new(Link::Postgres(conn), LARGEST_STATEMENT);
                 session.script_within(CONNECT_BOUND, &postgres_settings(role)).await?;
                 Ok(session)
@@ -120,14 +133,24 @@ impl Address {
     }
 }
 
-async fn bounded<T>(connecting: impl Future<Output = std::result::Result<T, sqlx::Error>>) -> Result<T> {
+async fn bounded<T>(
+    dialect: Dialect,
+    connecting: impl Future<Output = std::result::Result<T, sqlx::Error>>,
+) -> Result<T> {
     match tokio::time::timeout(CONNECT_BOUND, connecting).await {
         Ok(Ok(conn)) => Ok(conn),
         Ok(Err(e)) => {
             let fault = Fault::from_driver(e);
             Err(if fault.class == Class::Lost { fault.while_doing("the database cannot be reached") } else { fault })
         }
-        Err(_) => Err(Fault::new(Class::Lost, "the database cannot be reached: no answer within 5 s")),
+        Err(_) => {
+            // A PostgreSQL server waits for a client that speaks first, as a MySQL client waits for the server.
+            let why = dialect.pick(
+                "the database cannot be reached: no answer within 5 s; if a PostgreSQL server is there, write postgres://",
+                "the database cannot be reached: no answer within 5 s",
+            );
+            Err(Fault::new(Class::Lost, why))
+        }
     }
 }
 
@@ -193,9 +216,16 @@ mod tests {
 
     #[test]
     fn an_address_that_cannot_be_used_says_what_to_give() {
-        for bad in
-            ["", "ledger.db", "sqlite://x", "postgres://h:port/x", "mysql://root@localhost", "mysql://root@localhost/"]
-        {
+        for bad in [
+            "",
+            "ledger.db",
+            "sqlite://x",
+            "postgres://h:port/x",
+            "mysql://root@localhost",
+            "mysql://root@localhost/",
+            "postgres://anna@h",
+            "postgres://anna@h/",
+        ] {
             let error = Address::parse(bad).err().unwrap();
             assert_eq!(error.kind(), ErrorKind::Configuration, "{bad}");
             assert!(error.to_string().contains("postgres://user"), "{error}");
@@ -204,5 +234,19 @@ mod tests {
         assert!(!error.to_string().contains("secret"), "{error}");
         assert_eq!(Address::parse("mariadb://u:p@h/db").ok().map(|a| a.dialect()), Some(Dialect::MySql));
         assert_eq!(Address::parse("postgresql://u:p@h/db").ok().map(|a| a.dialect()), Some(Dialect::Postgres));
+    }
+
+    #[cfg(all(feature = "mysql", feature = "postgres"))]
+    #[test]
+    fn an_ipv6_address_loses_its_brackets() {
+        for host in ["[::1]", "[2001:db8::7]", "db.example", "127.0.0.1"] {
+            let bare = host.trim_matches(['[', ']']);
+            for scheme in ["mysql", "postgres"] {
+                match Address::parse(&format!("{scheme}://u:p@{host}:7000/shop")).unwrap() {
+                    Address::MySql(options) => assert_eq!((options.get_host(), options.get_port()), (bare, 7_000)),
+                    Address::Postgres(options) => assert_eq!((options.get_host(), options.get_port()), (bare, 7_000)),
+                }
+            }
+        }
     }
 }
