@@ -55,7 +55,8 @@ impl Class {
 pub(crate) struct Fault {
     pub(crate) class: Class,
     context: String,
-    source: Option<sqlx::Error>,
+    /// What the driver said, and what to do about it.
+    said: Option<String>,
 }
 
 /// The result of everything on a connection.
@@ -64,7 +65,7 @@ pub(crate) type Result<T> = std::result::Result<T, Fault>;
 impl Fault {
     /// A fault without a cause in the driver.
     pub(crate) fn new(class: Class, context: impl Into<String>) -> Self {
-        Self { class, context: context.into(), source: None }
+        Self { class, context: context.into(), said: None }
     }
 
     /// A value in a row that no Tidegate has written.
@@ -85,20 +86,20 @@ impl Fault {
             Class::Lost => "the connection to the database was lost",
             Class::Deadlock | Class::LockTimeout => "the database is busy",
             Class::Unique => "a row with this key exists already",
-            Class::Configuration => "the database refuses the address",
+            Class::Configuration => "the ledger's database cannot be used",
             Class::Corrupt => "the database holds what no Tidegate has written",
             Class::Data => "the database refuses a row",
             Class::Unavailable => "the database cannot do this now",
         };
-        Self { class, context: context.to_owned(), source: Some(error) }
+        Self { class, context: context.to_owned(), said: Some(said(&error)) }
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.context)?;
-        match &self.source {
-            Some(source) => write!(f, ": {source}"),
+        match &self.said {
+            Some(said) => write!(f, ": {said}"),
             None => Ok(()),
         }
     }
@@ -107,8 +108,8 @@ impl fmt::Display for Fault {
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         let error = Error::new(fault.class.kind(), fault.context);
-        match fault.source {
-            Some(source) => error.because(source),
+        match fault.said {
+            Some(said) => error.because(said),
             None => error,
         }
     }
@@ -132,6 +133,54 @@ pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Unavailable, "the ledger is closed")
 }
 
+/// The driver's words without its own (such as the line of PostgreSQL's source), and what to do next where that is known.
+fn said(error: &sqlx::Error) -> String {
+    let (words, next) = match error {
+        sqlx::Error::Database(e) => (e.message().to_owned(), database_next(e.as_ref())),
+        sqlx::Error::Tls(e) if no_tls(e.as_ref()) => (
+            e.to_string(),
+            Some("switch TLS on at the server, or leave `sslmode` (`ssl-mode`) out of the ledger's URL"),
+        ),
+        sqlx::Error::Protocol(words) => (
+            words.clone(),
+            Some(
+                "look whether the URL's scheme is the server's: postgres:// for PostgreSQL, mysql:// for MySQL and MariaDB",
+            ),
+        ),
+        other => (other.to_string(), None),
+    };
+    match next {
+        Some(next) => format!("{words}; {next}"),
+        None => words,
+    }
+}
+
+/// The server answered that it speaks no TLS.
+fn no_tls(error: &(dyn std::error::Error + Send + Sync)) -> bool {
+    error.to_string().contains("does not support TLS")
+}
+
+fn database_next(error: &dyn sqlx::error::DatabaseError) -> Option<&'static str> {
+    const PASSWORD: &str = "check user and password in the ledger's URL";
+    const DATABASE: &str = "create it: CREATE DATABASE ..., or name another in the ledger's URL";
+    #[cfg(feature = "mysql")]
+    if let Some(error) = error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>() {
+        return match error.number() {
+            1045 | 1251 | 1698 => Some(PASSWORD),
+            1049 => Some(DATABASE),
+            1044 | 1142 | 1227 => Some("grant the user its database: GRANT ALL ON database.* TO user"),
+            _ => None,
+        };
+    }
+    match error.code()?.as_ref() {
+        "28P01" => Some(PASSWORD),
+        "28000" => Some("check user and password in the ledger's URL, and pg_hba.conf of the server"),
+        "3D000" => Some(DATABASE),
+        "42501" | "3F000" => Some("grant the user to make tables: GRANT CREATE, USAGE ON SCHEMA public TO user"),
+        _ => None,
+    }
+}
+
 fn class(error: &sqlx::Error) -> Class {
     match error {
         sqlx::Error::Database(e) => {
@@ -142,6 +191,7 @@ fn class(error: &sqlx::Error) -> Class {
             e.code().map_or(Class::Unavailable, |code| sqlstate(&code))
         }
         sqlx::Error::Configuration(_) | sqlx::Error::InvalidArgument(_) => Class::Configuration,
+        sqlx::Error::Tls(e) if no_tls(e.as_ref()) => Class::Configuration,
         sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => Class::Corrupt,
         sqlx::Error::Encode(_) => Class::Data,
         _ => Class::Lost,

@@ -134,7 +134,14 @@ async fn applied(session: &mut Session) -> Result<Option<i64>> {
     let sql = format!("SELECT version, checksum FROM {REMEMBERED} ORDER BY version");
     let mut newest = 0;
     for row in session.rows(&sql, &[]).await? {
-        newest = row.int(0)?;
+        let (due, version) = (newest + 1, row.int(0)?);
+        if version < 1 || (version <= NEWEST && version != due) {
+            let text = format!(
+                "the table {REMEMBERED} names step {version} where step {due} is due, which no Tidegate has written; restore the ledger from a backup, or name a database of Tidegate's own"
+            );
+            return Err(Fault::new(Class::Configuration, text));
+        }
+        newest = version;
         let ours = usize::try_from(newest - 1).ok().and_then(|at| STEPS.get(at));
         let text = ours.map(|step| session.dialect().pick(step.0, step.1));
         if text.is_some_and(|text| checksum(text).as_slice() != row.bytes(1).unwrap_or_default()) {

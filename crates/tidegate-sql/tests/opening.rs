@@ -74,6 +74,10 @@ async fn a_newer_or_other_schema_is_refused(server: Arc<Server>) {
     server.sql(&url, "DELETE FROM tidegate_schema WHERE version = 99");
     server.sql(&url, &format!("UPDATE tidegate_schema SET checksum = {sum}"));
     assert_eq!(error_of(&url).await.kind(), ErrorKind::Corrupt);
+    server.sql(&url, "UPDATE tidegate_schema SET version = 0");
+    let error = error_of(&url).await;
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert!(error.to_string().contains("names step 0 where step 1 is due"), "{error}");
 }
 
 async fn another_programs_database_is_refused(server: Arc<Server>) {
@@ -157,10 +161,19 @@ async fn a_wrong_password_is_a_setting(server: Arc<Server>) {
         let url = server.database().replace("tidegate:tidegate", "tidegate:wrong");
         let error = error_of(&url).await;
         assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
+        assert!(error.to_string().contains("check user and password"), "{error}");
     }
     let url = server.database();
     let error = error_of(&format!("{url}_absent")).await;
     assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
+    assert!(error.to_string().contains("create it: CREATE DATABASE"), "{error}");
+    let option = if server.is_mariadb() { "ssl-mode=required" } else { "sslmode=require" };
+    let error = error_of(&format!("{url}?{option}")).await;
+    assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
+    assert!(error.to_string().contains("switch TLS on at the server"), "{error}");
+    let other = if server.is_mariadb() { ("mysql://", "postgres://") } else { ("postgres://", "mysql://") };
+    let error = error_of(&url.replace(other.0, other.1)).await;
+    assert!(error.to_string().contains("postgres://"), "{error}");
     server.kill();
     let error = error_of(&url).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
