@@ -49,6 +49,32 @@ pub(super) fn symptom(e: &RedisError) -> Symptom {
     }
 }
 
+/// What to do about an error that no waiting mends.
+pub(super) fn next(e: &RedisError) -> Option<&'static str> {
+    const LOGIN: &str = "check user and password in the store's URL";
+    if e.kind() == Kind::AuthenticationFailed || matches!(e.code(), Some("WRONGPASS" | "NOAUTH")) {
+        return Some(LOGIN);
+    }
+    let words = e.to_string();
+    let has = |part: &str| words.contains(part);
+    if has("refused to switch database") && (has("out of range") || has("invalid DB index") || has("not allowed")) {
+        Some(
+            "check the database's number at the end of the store's URL: a server has 16 (`databases`), a Cluster only 0",
+        )
+    } else if has("cluster support disabled") {
+        Some("the server is no Cluster: write redis:// instead of redis-cluster://")
+    } else if has("unknown command") && has("SENTINEL") {
+        Some("the server is no sentinel: name the sentinels (their port is mostly 26379), or write redis://")
+    } else {
+        None
+    }
+}
+
+/// Whether nothing was heard of a server, as opposed to words that it said.
+pub(super) fn is_unreached(e: &RedisError) -> bool {
+    e.is_timeout() || e.is_connection_dropped() || matches!(e.kind(), Kind::Io | Kind::ClusterConnectionNotFound)
+}
+
 /// What a caller can do about it.
 pub(super) fn kind(e: &RedisError) -> ErrorKind {
     match e.kind() {
@@ -56,7 +82,7 @@ pub(super) fn kind(e: &RedisError) -> ErrorKind {
         | Kind::InvalidClientConfig
         | Kind::RESP3NotSupported
         | Kind::Server(Server::NoPerm) => ErrorKind::Configuration,
-        Kind::Extension if matches!(e.code(), Some("WRONGPASS" | "NOAUTH")) => ErrorKind::Configuration,
+        _ if next(e).is_some() => ErrorKind::Configuration,
         Kind::Extension if e.code() == Some("WRONGTYPE") => ErrorKind::Corrupt,
         Kind::UnexpectedReturnType | Kind::Parse => ErrorKind::Corrupt,
         _ => ErrorKind::Unavailable,

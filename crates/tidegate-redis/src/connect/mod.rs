@@ -130,10 +130,11 @@ impl Connector {
             wake: Notify::new(),
             calls: AtomicU64::new(0),
         });
-        if let Err(e) = shared.reconnect().await
-            && e.kind() == ErrorKind::Configuration
-        {
-            return Err(e);
+        if let Err(e) = shared.reconnect().await {
+            if e.kind() == ErrorKind::Configuration {
+                return Err(e);
+            }
+            tracing::warn!(why = %e, "Redis cannot be used yet; it is looked for until it can");
         }
         let task = tokio::spawn(watchdog::run(Arc::clone(&shared)));
         Ok(Self { shared, watchdog: Arc::new(Watchdog(Mutex::new(Some(task)))) })
@@ -159,7 +160,8 @@ impl Connector {
             // It was told to end; how it ended is of no interest.
             let _ = task.await;
         }
-        self.shared.set_trouble("it was closed".to_owned());
+        // On purpose, so it is no trouble to warn of.
+        self.shared.note_trouble("it was closed".to_owned());
         self.shared.link.store(None);
     }
 
@@ -253,10 +255,14 @@ impl Shared {
     }
 
     fn set_trouble(&self, why: String) {
-        metrics::gauge!("tidegate_store_up", "store" => "redis").set(if why.is_empty() { 1.0 } else { 0.0 });
         if !why.is_empty() && self.trouble.load().is_empty() {
             tracing::warn!(why, "Redis cannot be used");
         }
+        self.note_trouble(why);
+    }
+
+    fn note_trouble(&self, why: String) {
+        metrics::gauge!("tidegate_store_up", "store" => "redis").set(if why.is_empty() { 1.0 } else { 0.0 });
         self.trouble.store(Arc::new(why));
     }
 
@@ -296,10 +302,17 @@ fn probe(key: &[u8]) -> Cmd {
 }
 
 fn unavailable(why: &str) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("Redis cannot be used: {why}"))
+    // What an attempt to connect said is a sentence of its own.
+    let said = if why.starts_with("Redis ") { why.to_owned() } else { format!("Redis cannot be used: {why}") };
+    Error::new(ErrorKind::Unavailable, said)
 }
 
 /// A client's error as ours.
 pub(crate) fn failed(e: redis::RedisError) -> Error {
-    Error::new(health::kind(&e), "Redis does not do as it was told").because(e)
+    let kind = health::kind(&e);
+    match health::next(&e) {
+        Some(next) => Error::new(kind, "Redis cannot be used").because(format!("{e}; {next}")),
+        None if health::is_unreached(&e) => Error::new(kind, "Redis cannot be reached").because(e),
+        None => Error::new(kind, "Redis does not do as it was told").because(e),
+    }
 }

@@ -182,3 +182,22 @@ async fn shops_share_a_server() {
     assert_eq!((a.len().await.unwrap(), b.len().await.unwrap()), (10, 3));
     assert!(b.claim(Millis(100), 512, 1_000).await.unwrap().len() == 3);
 }
+
+#[tokio::test]
+async fn an_address_that_will_never_work_ends_the_start() {
+    let redis = Redis::start();
+    let port = redis.port();
+    for (url, next) in [
+        (format!("redis://127.0.0.1:{port}/99"), "check the database's number"),
+        (format!("redis-cluster://127.0.0.1:{port}"), "the server is no Cluster"),
+        (format!("redis-sentinel://127.0.0.1:{port}/shop"), "the server is no sentinel"),
+    ] {
+        let e = Connector::start(RedisOptions::parse(&url).unwrap()).await.err().unwrap();
+        assert_eq!(e.kind(), ErrorKind::Configuration, "{url}: {e}");
+        assert!(e.to_string().contains(next), "{url}: {e}");
+    }
+    redis.kill();
+    let away = Connector::start(RedisOptions::parse(&redis.url()).unwrap()).await.unwrap();
+    assert!(away.trouble().unwrap().starts_with("Redis cannot be reached: "), "{:?}", away.trouble());
+    away.close().await;
+}
