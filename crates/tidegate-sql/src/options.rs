@@ -36,6 +36,14 @@ impl SqlOptions {
             writers: 4,
         }
     }
+
+    /// Reads the address as [`crate::SqlLedger::open`] will, without connecting.
+    ///
+    /// # Errors
+    /// `ErrorKind::Configuration`: what is wrong with it; the message repeats no password.
+    pub fn check(&self) -> tidegate_backend::Result<()> {
+        crate::connect::Address::parse(&self.url).map(drop)
+    }
 }
 
 /// Without the address, which may hold a password.

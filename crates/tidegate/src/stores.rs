@@ -71,6 +71,32 @@ fn unusable(why: impl Into<String>) -> Error {
     Error::Configuration(why.into())
 }
 
+/// Refuses an address whose user or password holds characters that end them in a URL: drivers would read a part of the
+/// password as the host or the path.
+fn is_escaped(url: &str) -> Result<()> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    match rest.find(['/', '?', '#']) {
+        Some(end) if rest[end..].contains('@') => Err(unusable(
+            "its user or password holds a character that has a meaning in a URL; write / as %2F, ? as %3F, # as %23, @ as \
+             %40",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A database server's address, read as its driver does.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+fn server(url: &str) -> Result<Ledger> {
+    tidegate_sql::SqlOptions::new(url).check()?;
+    Ok(Ledger::Server(url.to_owned()))
+}
+
+/// Such an address is refused before it gets here.
+#[cfg(not(any(feature = "mysql", feature = "postgres")))]
+fn server(_: &str) -> Result<Ledger> {
+    Err(unusable("this build has no ledger on a database server (features mysql, postgres)"))
+}
+
 impl Ledger {
     fn parse(url: &str) -> Result<Self> {
         if let Some(path) = url.strip_prefix("sqlite:") {
@@ -80,9 +106,10 @@ impl Ledger {
             }
             return Ok(Self::Sqlite(PathBuf::from(path)));
         }
+        is_escaped(url)?;
         match url.split_once("://").map(|(scheme, _)| scheme) {
-            Some("mysql" | "mariadb") if cfg!(feature = "mysql") => Ok(Self::Server(url.to_owned())),
-            Some("postgres" | "postgresql") if cfg!(feature = "postgres") => Ok(Self::Server(url.to_owned())),
+            Some("mysql" | "mariadb") if cfg!(feature = "mysql") => server(url),
+            Some("postgres" | "postgresql") if cfg!(feature = "postgres") => server(url),
             Some("mysql" | "mariadb" | "postgres" | "postgresql") => {
                 Err(unusable("this build has no ledger on a database server (features mysql, postgres)"))
             }
@@ -93,15 +120,18 @@ impl Ledger {
 
 impl Store {
     fn parse(url: &str) -> Result<Self> {
+        is_escaped(url)?;
         let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
         match scheme {
             "" if url == "embedded" => Ok(Self::Embedded),
             "redis" | "rediss" | "redis-sentinel" | "rediss-sentinel" | "redis-cluster" | "rediss-cluster" => {
-                if cfg!(feature = "redis") {
+                #[cfg(feature = "redis")]
+                {
+                    tidegate_redis::RedisOptions::parse(url)?;
                     Ok(Self::Redis(url.to_owned()))
-                } else {
-                    Err(unusable("this build has no Redis (feature redis)"))
                 }
+                #[cfg(not(feature = "redis"))]
+                Err(unusable("this build has no Redis (feature redis)"))
             }
             _ => Err(unusable(format!("it is no store; {STORES}"))),
         }
@@ -329,6 +359,8 @@ mod tests {
             ("sqlite:a.db?x=1", "embedded", "it names no file"),
             ("sqlite:a.db", "memcached://u:tiger@h", "it is no store; write embedded"),
             ("sqlite:a.db", "embedded:", "it is no store; write embedded"),
+            ("mysql://u:ti/tiger@h/d", "embedded", "its user or password holds a character"),
+            ("sqlite:a.db", "redis://:ti?tiger@h", "its user or password holds a character"),
         ] {
             let refused = refusal(ledger, store).unwrap_or_else(|| panic!("{ledger} with {store} is taken"));
             assert!(refused.starts_with(want) && !refused.contains("tiger"), "{refused}");

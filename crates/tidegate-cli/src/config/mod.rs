@@ -281,6 +281,13 @@ mod tests {
                 on(|a| a.ledger = Some("oracle://u:pw@h/d".into())),
                 "--ledger: ledger: oracle://u:***@h/d: it is no ledger",
             ),
+            (
+                on(|a| a.ledger = Some("mysql://u:a/b@h/d".into())),
+                "--ledger: ledger: mysql://u:***@h/d: its user or password",
+            ),
+            (on(|a| a.ledger = Some("mysql://u:pw@h:99999/d".into())), "--ledger: ledger: mysql://u:***@h:99999/d: "),
+            (on(|a| a.ledger = Some("mysql://u:pw@h".into())), "it names no database"),
+            (on(|a| a.ledger = Some("postgres://u:pw@h/d?sslmode=bogus".into())), "cannot be used"),
             (on(|a| a.ledger = Some("ledger.db".into())), "write sqlite:PATH"),
             (on(|a| a.ledger = Some("sqlite:".into())), "names no file"),
             (on(|a| a.config = Some("/nonexistent.toml".into())), "cannot read the configuration file"),

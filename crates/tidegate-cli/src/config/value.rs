@@ -211,34 +211,42 @@ fn time_text(ms: i64) -> String {
     }
 }
 
-/// A URL whose password is replaced by `***`: in the user part, and in query values that may be one.
+/// A URL whose password is replaced by `***`: in the user part, and in query values that may be one. A password that is
+/// not written as a URL wants it (`/`, `?`, `#` or `@` in it), is hidden, too: rather too much is hidden than too little.
 pub fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
+    if url.starts_with("sqlite:") {
         return url.to_owned();
+    }
+    let (scheme, rest) = match url.find("://") {
+        Some(at) => url.split_at(at + 3),
+        None => ("", url),
     };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let authority = &rest[..end];
-    let shown = match authority.rsplit_once('@') {
-        Some((user, host)) => match user.split_once(':') {
-            Some((name, _)) => format!("{name}:***@{host}"),
-            None => authority.to_owned(),
-        },
-        None => authority.to_owned(),
+    let shown = match rest.rsplit_once('@') {
+        Some((user, host)) if user.contains(':') => {
+            let name = user.split(':').next().unwrap_or_default();
+            // The last @ may stand in the middle of a secret of the query.
+            let last_part = user.rsplit(['?', '&']).next().and_then(|part| part.split_once('='));
+            let host = match last_part {
+                Some((key, _)) if is_secret(key) => host.find('&').map_or("", |end| &host[end..]),
+                _ => host,
+            };
+            format!("{name}:***@{host}")
+        }
+        _ => rest.to_owned(),
     };
-    let (path, query) = match rest[end..].split_once('?') {
-        Some((path, query)) => (path, Some(query)),
-        None => (&rest[end..], None),
+    let Some((path, query)) = shown.split_once('?') else {
+        return format!("{scheme}{shown}");
     };
-    let query = query.map_or_else(String::new, |query| {
-        let parts = query.split('&').map(|part| match part.split_once('=') {
-            Some((name, _)) if name.to_lowercase().contains("pass") || name.to_lowercase().contains("secret") => {
-                format!("{name}=***")
-            }
-            _ => part.to_owned(),
-        });
-        format!("?{}", parts.collect::<Vec<_>>().join("&"))
+    let parts = query.split('&').map(|part| match part.split_once('=') {
+        Some((name, _)) if is_secret(name) => format!("{name}=***"),
+        _ => part.to_owned(),
     });
-    format!("{scheme}://{shown}{path}{query}")
+    format!("{scheme}{path}?{}", parts.collect::<Vec<_>>().join("&"))
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_lowercase();
+    name.contains("pass") || name.contains("secret")
 }
 
 #[cfg(test)]
@@ -280,6 +288,14 @@ mod tests {
             ("postgres://u@h/d?password=x&a=b", "postgres://u@h/d?password=***&a=b"),
             ("postgres://u:a@b@h/d", "postgres://u:***@h/d"),
             ("sqlite:a/b.db", "sqlite:a/b.db"),
+            ("sqlite:a:b@c.db", "sqlite:a:b@c.db"),
+            ("mysql://u:s3/cr?et#x@h:1/d", "mysql://u:***@h:1/d"),
+            ("mysql://u:s3/cr@et/x@h/d?ssl=on", "mysql://u:***@h/d?ssl=on"),
+            ("redis://:a/b@h", "redis://:***@h"),
+            ("postgres://u:p@h/d?password=x@y&a=b", "postgres://u:***@&a=b"),
+            ("postgres://u@h:1/d?password=x@y", "postgres://u@h:***@"),
+            ("postgres://u@h/d?password=x@y", "postgres://u@h/d?password=***"),
+            ("mysql:/u:s3@h/d", "mysql:***@h/d"),
         ] {
             assert_eq!(without_password(url), want, "{url}");
         }
