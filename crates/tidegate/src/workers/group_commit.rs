@@ -267,8 +267,11 @@ async fn decide(inner: &Inner, commands: Arc<[Command]>) -> Vec<Answer> {
                 parts.push(left.into());
             }
             Err(e) => {
-                tracing::error!(error = %e, commands = part.len(), "commit failed");
-                if e.kind() != ErrorKind::Command {
+                if e.kind() == ErrorKind::Command {
+                    tracing::error!(error = %e, "a command could not be written");
+                } else {
+                    // The change of health is what the log tells, not each batch of an outage.
+                    tracing::debug!(error = %e, commands = part.len(), "commit failed");
                     inner.health.wrote(Some(e.to_string()));
                 }
                 let e = Error::from(e);
@@ -294,8 +297,10 @@ async fn apply(inner: &Inner, commit: Commit) -> Vec<Answer> {
     }
     // Losing the index loses nothing: the sweep finds what it misses.
     for done in [inner.deadlines.schedule(&due).await, inner.deadlines.cancel(&gone).await] {
-        if let Err(e) = done {
-            tracing::warn!(error = %e, "the deadline index missed a commit; the sweep will find it");
+        if let Err(e) = done
+            && let Some(times) = inner.health.index_misses.due()
+        {
+            tracing::warn!(error = %e, times, "the deadline index missed commits; the sweep will find them");
         }
     }
     if let Some(cursor) = commit.last_cursor {

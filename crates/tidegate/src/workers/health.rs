@@ -8,6 +8,7 @@ use tidegate_backend::IndexState;
 use tokio::sync::Notify;
 
 use super::LAG_BOUND_MS;
+use super::seldom::{Outage, Seldom};
 use crate::Readiness;
 use crate::tidegate::Inner;
 
@@ -23,6 +24,11 @@ const SILENCE: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(crate) struct Health {
     ledger_failure: Mutex<Option<String>>,
+    outage: Mutex<Outage>,
+    /// Reads that failed, told now and then.
+    pub(crate) failed_reads: Seldom,
+    /// Commits the index missed, told now and then.
+    pub(crate) index_misses: Seldom,
     /// Why the latest claim failed, while claims fail.
     claim_failure: Mutex<Option<String>>,
     /// When each commit that has no answer yet went to the ledger; as many as batches may be there at once.
@@ -57,6 +63,7 @@ impl Health {
         if failure.is_some() {
             self.be_unsure();
         }
+        self.outage.lock().unwrap_or_else(PoisonError::into_inner).wrote(failure.as_deref());
         set(&self.ledger_failure, failure);
     }
 

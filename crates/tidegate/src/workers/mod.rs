@@ -12,6 +12,7 @@ pub(crate) mod overdue;
 pub(crate) mod probes;
 pub(crate) mod rebuild;
 pub(crate) mod reconcile;
+pub(crate) mod seldom;
 pub(crate) mod sweep;
 
 use std::future::Future;
@@ -76,5 +77,11 @@ impl Tasks {
         while workers.join_next().await.is_some() {}
         let mut servants = self.servants.lock().await;
         while servants.join_next().await.is_some() {}
+    }
+
+    /// Drops whatever has not ended: callers that wait are told that the instance stops.
+    pub(crate) async fn abort(&self) {
+        self.workers.lock().await.shutdown().await;
+        self.servants.lock().await.shutdown().await;
     }
 }

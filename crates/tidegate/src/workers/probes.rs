@@ -93,7 +93,9 @@ pub(crate) async fn run(inner: Arc<Inner>) {
                 }
             }
             Err(e) => {
-                tracing::warn!(error = %e, "a read of the ledger failed");
+                if let Some(times) = inner.health.failed_reads.due() {
+                    tracing::warn!(error = %e, times, "reads of the ledger failed");
+                }
                 let e = Error::from(e);
                 for reply in replies {
                     let _ = reply.send(Err(e.clone()));
