@@ -33,6 +33,7 @@ pub(crate) struct App {
     pub(crate) event_streams: Arc<Semaphore>,
     stopping: AtomicBool,
     stopped: watch::Sender<bool>,
+    gave_up: watch::Sender<bool>,
 }
 
 impl App {
@@ -55,6 +56,7 @@ impl App {
             event_streams: Arc::new(Semaphore::new(event_streams(&limits))),
             stopping: AtomicBool::new(false),
             stopped: watch::Sender::new(false),
+            gave_up: watch::Sender::new(false),
             limits,
         }
     }
@@ -73,6 +75,17 @@ impl App {
     /// Resolves to true once the server stops.
     pub(crate) fn stopped(&self) -> watch::Receiver<bool> {
         self.stopped.subscribe()
+    }
+
+    /// From now on requests that still wait for the library are answered with 503 `stopping`.
+    pub(crate) fn give_up(&self) {
+        self.gave_up.send_replace(true);
+    }
+
+    /// Resolves once what is under way is given up.
+    pub(crate) async fn given_up(&self) {
+        // The sender is a part of this.
+        let _ = self.gave_up.subscribe().wait_for(|gave_up| *gave_up).await;
     }
 
     /// Event streams that are open.

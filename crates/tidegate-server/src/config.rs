@@ -94,7 +94,7 @@ pub struct Limits {
     pub max_event_streams: usize,
     /// At stop, how long idle connections are kept to answer a late request with 503 `stopping`. Default 250 ms.
     pub stop_notice: Duration,
-    /// At stop, how long requests that were begun may take to end. Default 6 s.
+    /// At stop, how long requests that were begun may take to end. Default 4 s.
     pub stop_patience: Duration,
 }
 
@@ -114,7 +114,7 @@ impl Default for Limits {
             body_budget_bytes: 64 << 20,
             max_event_streams: 1_000,
             stop_notice: Duration::from_millis(250),
-            stop_patience: Duration::from_secs(6),
+            stop_patience: Duration::from_secs(4),
         }
     }
 }

@@ -120,13 +120,16 @@ async fn take_body<'a>(
 /// The route's own work: bounded in time, and a fault of ours in it is an answer, not a lost connection.
 async fn guarded(app: &App, route: &'static Route, call: Call) -> Answer {
     let work = AssertUnwindSafe((route.run)(call)).catch_unwind();
-    let ended = if route.patient {
-        work.await
-    } else {
-        match tokio::time::timeout(app.limits.request_timeout, work).await {
-            Ok(ended) => ended,
-            Err(_) => return Err(too_slow(app)),
+    let bounded = async {
+        if route.patient {
+            return Ok(work.await);
         }
+        tokio::time::timeout(app.limits.request_timeout, work).await.map_err(|_| too_slow(app))
+    };
+    let ended = tokio::select! {
+        biased;
+        ended = bounded => ended?,
+        () = app.given_up() => return Err(problem::given_up()),
     };
     ended.unwrap_or_else(|_| {
         app.metrics.panicked();

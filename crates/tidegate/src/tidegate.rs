@@ -15,7 +15,9 @@ use crate::workers::probes::Probes;
 use crate::{Catalog, Error, Operations, Orders, Readiness, Result, workers};
 
 /// How long the deadline index, then the bus, may take to close.
-const STORE_CLOSES_WITHIN: Duration = Duration::from_secs(2);
+const STORE_CLOSES_WITHIN: Duration = Duration::from_secs(1);
+/// What the end of the workers leaves of a stop's patience: for the stores and the ledger to close.
+const CLOSING: Duration = Duration::from_secs(2);
 
 /// The back ends an instance is made of.
 pub struct Parts {
@@ -127,7 +129,12 @@ impl Tidegate {
         let ended = tokio::time::timeout(patience, async {
             self.0.queue.stop();
             self.0.probes.stop();
-            self.0.tasks.stop().await;
+            let working = patience.saturating_sub(CLOSING).max(patience / 4);
+            if tokio::time::timeout(working, self.0.tasks.stop()).await.is_err() {
+                // A ledger that gives no answer: what waits for it was not acknowledged and is refused as stopping.
+                tracing::warn!("the ledger does not answer; what waits for it is given up");
+                self.0.tasks.abort().await;
+            }
             // Neither may keep the ledger from closing: a lease that is not handed back ends by itself.
             let _ = tokio::time::timeout(STORE_CLOSES_WITHIN, self.0.deadlines.close()).await;
             if let Some(bus) = &self.0.bus {

@@ -106,7 +106,7 @@ pub const KEYS: &[Key] = &[
     key("limits.keep_alive", Kind::Time(100, HOUR), "75s", "time", None, "longest pause between requests of a connection"),
     key("limits.body_memory", Kind::Size(8 << 20, 1 << 40), "64MiB", "size", None, "large bodies (over 64 KiB) in memory at once, all requests together"),
     key("limits.event_streams", Kind::Count(0, 1 << 20), "1000", "streams", None, "event streams at once"),
-    key("limits.stop_timeout", Kind::Time(0, 8_000), "6s", "time", None, "how long a stop waits for requests under way; the whole stop takes at most 10 s"),
+    key("limits.stop_timeout", Kind::Time(0, 6_000), "4s", "time", None, "how long a stop waits for requests under way; the whole stop takes at most 10 s"),
 ];
 
 /// Every key as a row of a table: key, default, unit, variable, flag, what it does.

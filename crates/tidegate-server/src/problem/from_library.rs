@@ -17,7 +17,8 @@ impl From<Error> for Problem {
             )
             .retry_after(1),
             Error::LedgerUnavailable(why) => {
-                tracing::warn!(error = %why, "a request was refused: the ledger is unavailable");
+                // One line each would drown the log; the library tells when this begins and when it ends.
+                tracing::debug!(error = %why, "a request was refused: the ledger is unavailable");
                 Problem::new(
                     &c::LEDGER_UNAVAILABLE,
                     "The ledger cannot be reached or cannot write; send the same request again in a few seconds.",
@@ -42,6 +43,13 @@ impl From<Error> for Problem {
 pub(crate) fn stopping() -> Problem {
     Problem::new(&c::STOPPING, "The server is stopping; send this request again in a few seconds, or to another node.")
         .retry_after(2)
+}
+
+/// The server goes away while this request still waits for the ledger.
+pub(crate) fn given_up() -> Problem {
+    let detail = "The server is stopping and the ledger has not answered: the change may have been made. Send the same \
+                  request again, to another node or in a few seconds; repeating it is safe.";
+    Problem::new(&c::STOPPING, detail).retry_after(2)
 }
 
 fn refused(refusal: Refusal) -> Problem {

@@ -31,6 +31,8 @@ const BACKLOG: u32 = 4_096;
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
 /// When descriptors or memory run out, how long to wait before accepting again.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+/// At stop, how long the answers to requests that are given up may take to be sent.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// A server that listens; [`Server::serve`] answers.
 pub struct Server {
@@ -73,7 +75,8 @@ impl Server {
     }
 
     /// Answers requests until `stop` resolves, then ends in order: no new connections, 503 `stopping` for new requests,
-    /// an answer for every request that was begun, within `Limits::stop_notice` and `Limits::stop_patience`.
+    /// an answer for every request that was begun, within `Limits::stop_notice` and `Limits::stop_patience`. Those the
+    /// ledger has not answered by then get 503 `stopping`.
     ///
     /// # Errors
     /// None today; the type leaves room.
@@ -150,6 +153,10 @@ async fn end(app: &App, mut connections: JoinSet<()>) {
     drain(&mut connections, app.limits.stop_notice).await;
     app.registry.ask_all(Wish::Stop);
     drain(&mut connections, app.limits.stop_patience).await;
+    if !connections.is_empty() {
+        app.give_up();
+        drain(&mut connections, LAST_ANSWERS).await;
+    }
     let left = connections.len();
     if left > 0 {
         tracing::warn!(connections = left, "closing connections that did not end in time");
