@@ -11,6 +11,8 @@ use crate::tidegate::Inner;
 const EVERY: Duration = Duration::from_secs(30);
 /// The shortest time between two comparisons, however often notices are missed.
 const AT_LEAST: Duration = Duration::from_secs(1);
+/// The same while the index is left out of it, because it is being filled.
+const AFTER_REBUILD: Duration = Duration::from_secs(6);
 /// How far ahead deadlines are compared, milliseconds: each at least once before it falls due.
 const HORIZON_MS: i64 = 45_000;
 
@@ -21,7 +23,8 @@ pub(crate) async fn run(inner: Arc<Inner>) {
         return;
     }
     loop {
-        let pause = jitter::between(EVERY / 2, EVERY);
+        let settling = inner.health.index_is_settling();
+        let pause = if settling { AFTER_REBUILD } else { jitter::between(EVERY / 2, EVERY) };
         let _ = tokio::time::timeout(pause, inner.health.doubt.notified()).await;
         if inner.health.ledger_failure().is_none() {
             inner.health.take_unsure();

@@ -20,6 +20,9 @@ const REASONS: [&str; 6] =
 /// How long a commit may have no answer before readiness says so: a frozen database answers nothing, not even no.
 const SILENCE: Duration = Duration::from_secs(5);
 
+/// How long after a rebuild the index is not compared: other nodes' writes from before it may still be on their way.
+const SETTLES_WITHIN: Duration = Duration::from_secs(5);
+
 /// What the workers know about the instance's health.
 #[derive(Default)]
 pub(crate) struct Health {
@@ -35,6 +38,8 @@ pub(crate) struct Health {
     writing: Mutex<Vec<Instant>>,
     lateness_ms: AtomicI64,
     rebuilding: AtomicBool,
+    /// When the index was last seen without all deadlines.
+    incomplete: Mutex<Option<Instant>>,
     /// A commit or a notice was missed since the last comparison: gate and index may be behind the ledger.
     unsure: AtomicBool,
     /// Wakes whoever compares, when `unsure` is set.
@@ -88,6 +93,17 @@ impl Health {
     /// Notes whether the index is being rebuilt by this instance.
     pub(crate) fn rebuilding(&self, now: bool) {
         self.rebuilding.store(now, Ordering::Relaxed);
+    }
+
+    /// Notes that the index says it lacks deadlines.
+    pub(crate) fn index_is_incomplete(&self) {
+        *self.incomplete.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Whether the index is being filled, or was a moment ago.
+    pub(crate) fn index_is_settling(&self) -> bool {
+        let seen = *self.incomplete.lock().unwrap_or_else(PoisonError::into_inner);
+        self.rebuilding.load(Ordering::Relaxed) || seen.is_some_and(|seen| seen.elapsed() < SETTLES_WITHIN)
     }
 
     /// Gate and index may have missed a commit.
@@ -181,7 +197,8 @@ fn degraded(inner: &Inner) -> Vec<(&'static str, String)> {
         reasons.push(("clock-catching-up", what));
     }
     if inner.health.lagging() {
-        let what = "orders are being cancelled more than five seconds after they are due";
+        let what =
+            "orders are not cancelled within five seconds after they are due; check that workers run and keep up";
         reasons.push(("deadlines-late", what.to_owned()));
     }
     reasons
@@ -220,5 +237,8 @@ mod tests {
         assert!(health.lagging());
         health.overdue(LAG_BOUND_MS);
         assert!(!health.lagging());
+        assert!(!health.index_is_settling());
+        health.index_is_incomplete();
+        assert!(health.index_is_settling());
     }
 }

@@ -42,9 +42,11 @@ pub(crate) async fn run(inner: Arc<Inner>) {
 /// Fills the index from the ledger if it says that it lacks deadlines.
 pub(crate) async fn rebuild(inner: &Inner) -> Result<()> {
     let IndexState::Incomplete(token) = inner.deadlines.state() else { return Ok(()) };
+    inner.health.index_is_incomplete();
     inner.health.rebuilding(true);
     let begun = Instant::now();
     let filled = fill(inner, token).await;
+    inner.health.index_is_incomplete();
     inner.health.rebuilding(false);
     let orders = filled?;
     metrics::counter!("tidegate_index_rebuilds_total").increment(1);

@@ -8,6 +8,7 @@ pub(crate) mod health;
 pub(crate) mod housekeeping;
 pub(crate) mod index;
 pub(crate) mod jitter;
+pub(crate) mod lag;
 pub(crate) mod overdue;
 pub(crate) mod probes;
 pub(crate) mod rebuild;
@@ -56,6 +57,8 @@ impl Tasks {
             workers.spawn(self.until_stopped(due::run(Arc::clone(inner))));
             workers.spawn(self.until_stopped(sweep::run(Arc::clone(inner))));
             workers.spawn(self.until_stopped(housekeeping::run(Arc::clone(inner))));
+        } else {
+            workers.spawn(self.until_stopped(lag::run(Arc::clone(inner))));
         }
     }
 
