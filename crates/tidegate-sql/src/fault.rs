@@ -141,12 +141,12 @@ fn said(error: &sqlx::Error) -> String {
             e.to_string(),
             Some("switch TLS on at the server, or leave `sslmode` (`ssl-mode`) out of the ledger's URL"),
         ),
-        sqlx::Error::Protocol(words) => (
-            words.clone(),
-            Some(
-                "look whether the URL's scheme is the server's: postgres:// for PostgreSQL, mysql:// for MySQL and MariaDB",
-            ),
-        ),
+        sqlx::Error::Protocol(words) => {
+            // The driver names its own source at the end. A server that hung up "answers" with a zero.
+            let words = words.split(" (sqlx_").next().unwrap_or(words);
+            let next = "look whether the URL's scheme is the server's: postgres:// for PostgreSQL, mysql:// for MySQL and MariaDB";
+            (words.to_owned(), (!words.ends_with("0x00")).then_some(next))
+        }
         other => (other.to_string(), None),
     };
     match next {
