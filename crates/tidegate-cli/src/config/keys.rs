@@ -128,16 +128,18 @@ pub fn find(path: &str) -> Option<&'static Key> {
 /// Variables that begin with `TIDEGATE_` and are no keys: read by the tools, the tests, or set by Kubernetes for a
 /// service of this name.
 pub fn is_foreign_variable(name: &str) -> bool {
-    const OTHERS: [&str; 7] = [
+    const OTHERS: [&str; 8] = [
         "TIDEGATE_CONFIG",
         "TIDEGATE_URL",
         "TIDEGATE_TOKEN",
         "TIDEGATE_TOKEN_FILE",
         "TIDEGATE_BIN",
-        "TIDEGATE_TEST_LONG",
+        "TIDEGATE_VALKEY_SERVER",
+        "TIDEGATE_WRITE_DOCS",
         "TIDEGATE_PORT",
     ];
-    OTHERS.contains(&name) || ["TIDEGATE_SERVICE_", "TIDEGATE_PORT_"].iter().any(|prefix| name.starts_with(prefix))
+    OTHERS.contains(&name)
+        || ["TIDEGATE_SERVICE_", "TIDEGATE_PORT_", "TIDEGATE_TEST_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The known name nearest to `name`, if one is near enough to be meant.
@@ -191,6 +193,14 @@ mod tests {
         ] {
             assert_eq!(nearest(typed, known()), want, "{typed}");
         }
+    }
+
+    #[test]
+    fn variables_of_the_tests_are_no_keys() {
+        for name in ["TIDEGATE_VALKEY_SERVER", "TIDEGATE_TEST_ENGINE", "TIDEGATE_TEST_LONG", "TIDEGATE_BIN"] {
+            assert!(is_foreign_variable(name), "{name}");
+        }
+        assert!(!is_foreign_variable("TIDEGATE_LEDGR"));
     }
 
     #[test]
