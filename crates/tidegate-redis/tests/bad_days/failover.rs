@@ -129,8 +129,9 @@ async fn a_cluster_replaces_a_master_that_was_killed() {
 async fn a_frozen_master_is_left_once_its_replica_was_promoted() {
     let (servers, q) = cluster().await;
     let mut shop = Shop::default();
-    let far: Vec<_> = (0..100).map(|n| (OrderNo(n), Millis(i64::MAX / 2 + n))).collect();
-    q.schedule(&far).await.unwrap();
+    for order in 0..100 {
+        shop.place(&q, order, 60_000 + order).await;
+    }
     assert_eq!(q.len().await.unwrap(), 100);
     shop.run(&q);
     let slot = servers.slot("{tg:shop:d0}:due");
@@ -142,6 +143,8 @@ async fn a_frozen_master_is_left_once_its_replica_was_promoted() {
     let began = Instant::now();
     until("it is left", 3 * SECOND, || !matches!(q.state(), IndexState::Unavailable(_))).await;
     println!("left after {:?}", began.elapsed());
+    // The replica may lack the newest writes: they are given to it again.
+    until("it is whole", 5 * SECOND, || q.state() == IndexState::Whole).await;
     assert_eq!(q.len().await.unwrap(), 100);
     servers.nodes[master].thaw();
     tokio::time::sleep(2 * SECOND).await;
@@ -162,8 +165,8 @@ async fn a_slot_moves_under_load() {
         servers.move_slot(slot, to);
         shop.place(&q, 1_000 + partition, 10).await;
     }
-    let latest = shop.all_done(8 * SECOND).await;
-    assert!(latest < 6_500, "{latest} ms late");
+    let latest = shop.all_done(12 * SECOND).await;
+    assert!(latest < 8_000, "{latest} ms late");
     until("it is whole", 5 * SECOND, || q.state() == IndexState::Whole).await;
     q.schedule(&[(OrderNo(5_000), Millis(i64::MAX / 2))]).await.unwrap();
     assert_eq!(q.contains(&[(OrderNo(5_000), Millis(i64::MAX / 2))]).await.unwrap(), [true]);
