@@ -2,6 +2,7 @@
 //! when told; sweep every second.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ pub struct Row {
 #[derive(Default)]
 pub struct Shop {
     rows: Arc<Mutex<BTreeMap<i64, Row>>>,
+    rebuilds: Arc<AtomicUsize>,
     tasks: JoinSet<()>,
 }
 
@@ -48,7 +50,7 @@ impl Shop {
     /// Starts the workers of a node.
     pub fn run(&mut self, queue: &Arc<RedisDeadlines>) {
         self.tasks.spawn(work(Arc::clone(queue), Arc::clone(&self.rows)));
-        self.tasks.spawn(rebuild(Arc::clone(queue), Arc::clone(&self.rows)));
+        self.tasks.spawn(rebuild(Arc::clone(queue), Arc::clone(&self.rows), Arc::clone(&self.rebuilds)));
         self.tasks.spawn(sweep(Arc::clone(queue), Arc::clone(&self.rows)));
     }
 
@@ -65,6 +67,11 @@ impl Shop {
     pub fn lateness(&self, order: i64) -> Option<i64> {
         let row = *self.rows().get(&order)?;
         Some(row.done?.since(row.due))
+    }
+
+    /// How often an index was filled again.
+    pub fn rebuilds(&self) -> usize {
+        self.rebuilds.load(Ordering::SeqCst)
     }
 
     pub fn undone(&self) -> usize {
@@ -119,13 +126,15 @@ async fn wait(queue: &RedisDeadlines) {
     }
 }
 
-async fn rebuild(queue: Arc<RedisDeadlines>, rows: Rows) {
+async fn rebuild(queue: Arc<RedisDeadlines>, rows: Rows, rebuilds: Arc<AtomicUsize>) {
     loop {
         tokio::time::sleep(Duration::from_millis(20)).await;
         if let IndexState::Incomplete(token) = queue.state() {
             let all: Vec<_> = pending(&rows, Millis(i64::MAX));
             let _ = queue.schedule(&all).await;
-            let _ = queue.rebuilt(token).await;
+            if queue.rebuilt(token).await.is_ok() {
+                rebuilds.fetch_add(1, Ordering::SeqCst);
+            }
         }
     }
 }
