@@ -1,10 +1,13 @@
 //! How values lie in columns: numbers for names, order lines in a short binary form, an event's extras as JSON.
 
 use serde::{Deserialize, Serialize};
+use tidegate_core::order::OrderState;
 use tidegate_core::{
-    CancelReason, Currency, Line, Millis, Money, Payment, PaymentOutcome, Refund, RefundReason, RefundStatus, SkuId,
-    Status, StockKind,
+    CancelReason, Currency, Event, EventKind, Line, Millis, Money, Order, Payment, PaymentOutcome, Refund,
+    RefundReason, RefundStatus, SkuId, Status, StockKind,
 };
+
+use crate::EventRecord;
 
 /// A name and its stored number; numbers are never given to another name.
 pub trait Numbered: Copy + PartialEq + Sized + 'static {
@@ -138,6 +141,41 @@ pub struct Extra {
     #[serde(rename = "w", default, skip_serializing_if = "Option::is_none")]
     /// Why, in words.
     pub reason: Option<String>,
+}
+
+impl Extra {
+    /// The event with the columns that stand beside these extras. `now` is the order as it is today: its unchanging parts
+    /// are joined in, the rest is shown as the event's command left it.
+    #[must_use]
+    pub fn into_record(
+        self,
+        (cursor, seq, kind, at): (i64, i64, EventKind, Millis),
+        state: Option<OrderState>,
+        now: Option<Order>,
+    ) -> EventRecord {
+        let payments: Vec<Payment> = self.payments.into_iter().map(Into::into).collect();
+        let id = now.as_ref().map(|o| (o.no, o.id.clone()));
+        let order = now.zip(state.clone()).map(|(mut order, state)| {
+            // Closed is the last thing that happens to an order, so before its newest event it was open.
+            order.closed &= kind == EventKind::OrderClosed || seq == order.last_seq;
+            order.last_seq = seq;
+            order.state = state;
+            order.payments.clone_from(&payments);
+            order
+        });
+        let event = Event {
+            order: id,
+            seq,
+            kind,
+            at,
+            state,
+            payments,
+            payment: self.payment.map(Into::into),
+            refund: self.refund.map(Into::into),
+            reason: self.reason,
+        };
+        EventRecord { cursor, event, order }
+    }
 }
 
 /// A payment inside an event.

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Result, Row};
 use tidegate_backend::{EventRecord, Page};
-use tidegate_core::{Event, EventKind, OrderId};
+use tidegate_core::{EventKind, OrderId};
 
 use super::fault::bad_value;
 use super::{orders, row};
@@ -59,7 +59,6 @@ fn event(r: &Row<'_>) -> Result<EventRecord> {
         None => Extra::default(),
         Some(text) => serde_json::from_str(text).map_err(|e| bad_value(12, e.to_string()))?,
     };
-    let payments: Vec<_> = extra.payments.into_iter().map(Into::into).collect();
     let state = match r.get::<_, Option<i64>>(4)? {
         None => None,
         Some(_) => Some(row::order_state(r, [4, 5, 6, 7, 8, 9, 10, 11])?),
@@ -71,27 +70,7 @@ fn event(r: &Row<'_>) -> Result<EventRecord> {
     if now.is_none() && r.get::<_, Option<i64>>(13)?.is_some() {
         return Err(bad_value(13, "an event of an order that has no row"));
     }
-    let id = now.as_ref().map(|o| (o.no, o.id.clone()));
-    let order = now.zip(state.clone()).map(|(mut order, state)| {
-        // Closed is the last thing that happens to an order, so before its newest event it was open.
-        order.closed &= kind == EventKind::OrderClosed || seq == order.last_seq;
-        order.last_seq = seq;
-        order.state = state;
-        order.payments.clone_from(&payments);
-        order
-    });
-    let event = Event {
-        order: id,
-        seq,
-        kind,
-        at: row::millis(r, 3)?,
-        state,
-        payments,
-        payment: extra.payment.map(Into::into),
-        refund: extra.refund.map(Into::into),
-        reason: extra.reason,
-    };
-    Ok(EventRecord { cursor: r.get(0)?, event, order })
+    Ok(extra.into_record((r.get(0)?, seq, kind, row::millis(r, 3)?), state, now))
 }
 
 /// The cursor of the newest event; 0 when there is none.

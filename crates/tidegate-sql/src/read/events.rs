@@ -3,7 +3,7 @@
 use tidegate_backend::stored::codec::Extra;
 use tidegate_backend::stored::cursor::{List, encode};
 use tidegate_backend::{EventRecord, Page};
-use tidegate_core::{Event, EventKind, OrderId};
+use tidegate_core::{EventKind, OrderId};
 
 use super::bytes;
 use crate::fault::{Fault, Result};
@@ -63,7 +63,6 @@ fn event(r: &Row) -> Result<EventRecord> {
             serde_json::from_str(text).map_err(|e| Fault::corrupt(format!("an event of the database: {e}")))?
         }
     };
-    let payments: Vec<_> = extra.payments.into_iter().map(Into::into).collect();
     let state = match r.opt_int(4)? {
         None => None,
         Some(_) => Some(row::order_state(r, [4, 5, 6, 7, 8, 9, 10, 11])?),
@@ -75,27 +74,7 @@ fn event(r: &Row) -> Result<EventRecord> {
     if now.is_none() && r.opt_int(13)?.is_some() {
         return Err(Fault::corrupt("an event of the database is of an order that has no row"));
     }
-    let id = now.as_ref().map(|o| (o.no, o.id.clone()));
-    let order = now.zip(state.clone()).map(|(mut order, state)| {
-        // Closed is the last thing that happens to an order, so before its newest event it was open.
-        order.closed &= kind == EventKind::OrderClosed || seq == order.last_seq;
-        order.last_seq = seq;
-        order.state = state;
-        order.payments.clone_from(&payments);
-        order
-    });
-    let event = Event {
-        order: id,
-        seq,
-        kind,
-        at: row::millis(r, 3)?,
-        state,
-        payments,
-        payment: extra.payment.map(Into::into),
-        refund: extra.refund.map(Into::into),
-        reason: extra.reason,
-    };
-    Ok(EventRecord { cursor: r.int(0)?, event, order })
+    Ok(extra.into_record((r.int(0)?, seq, kind, row::millis(r, 3)?), state, now))
 }
 
 /// The cursor of the newest event; 0 when there is none.
