@@ -118,21 +118,29 @@ pub fn place(bench: &mut Bench<'_>) -> Result {
     let orders = bench.scaled(ORDERS, 10_000);
     let (took, record) = runtime::run(async {
         let tidegate = open(&ledger, 1_800, true).await?;
-        let (next, began) = (Arc::new(AtomicU64::new(0)), Instant::now());
-        let callers: Vec<_> =
-            (0..CALLERS).map(|_| tokio::spawn(caller(tidegate.clone(), Arc::clone(&next), orders))).collect();
-        let mut all = Record::new();
-        for caller in callers {
-            all.merge(&caller.await.map_err(|e| Failure::Work(format!("a caller was lost: {e}")))??);
-        }
-        let took = began.elapsed();
+        let next = Arc::new(AtomicU64::new(0));
+        let run = all_callers(|| caller(tidegate.clone(), Arc::clone(&next), orders)).await?;
         tidegate.stop(Duration::from_secs(10)).await?;
-        Ok((took, all))
+        Ok(run)
     })?;
     bench.place.forget(&ledger);
     let rate = orders as f64 / took.as_secs_f64();
     let line = Line::new(format!("place, library, {CALLERS} callers"), rate, "orders/s").times(record.percentiles());
     bench.printer.line(line.beside(baseline, Some(ceiling)))
+}
+
+/// Runs [`CALLERS`] callers to their end; how long that took, and how long each call.
+async fn all_callers<F>(caller: impl Fn() -> F) -> Result<(Duration, Record)>
+where
+    F: Future<Output = Result<Record>> + Send + 'static,
+{
+    let began = Instant::now();
+    let callers: Vec<_> = (0..CALLERS).map(|_| tokio::spawn(caller())).collect();
+    let mut all = Record::new();
+    for caller in callers {
+        all.merge(&caller.await.map_err(|e| Failure::Work(format!("a caller was lost: {e}")))??);
+    }
+    Ok((began.elapsed(), all))
 }
 
 async fn caller(tidegate: Tidegate, next: Arc<AtomicU64>, orders: u64) -> Result<Record> {
@@ -171,16 +179,10 @@ pub fn cancel(bench: &mut Bench<'_>) -> Result {
                 placed?;
             }
         }
-        let (next, began) = (Arc::new(AtomicU64::new(0)), Instant::now());
-        let callers: Vec<_> =
-            (0..CALLERS).map(|_| tokio::spawn(canceller(tidegate.clone(), Arc::clone(&next), orders))).collect();
-        let mut all = Record::new();
-        for caller in callers {
-            all.merge(&caller.await.map_err(|e| Failure::Work(format!("a caller was lost: {e}")))??);
-        }
-        let took = began.elapsed();
+        let next = Arc::new(AtomicU64::new(0));
+        let run = all_callers(|| canceller(tidegate.clone(), Arc::clone(&next), orders)).await?;
         tidegate.stop(Duration::from_secs(10)).await?;
-        Ok((took, all))
+        Ok(run)
     })?;
     bench.place.forget(&ledger);
     let what = format!("cancel and release, library, {HOT_SKUS} hot SKUs, {CALLERS} callers");
