@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tidegate_conformance::servers::{Cluster, Engine, MariaDb, Postgres, Redis};
+use tidegate_conformance::servers::{Cluster, Engine, MariaDb, Postgres, Redis, Sentinel};
 
 use crate::support::{Serve, command, folder, run, write};
 
@@ -184,4 +184,37 @@ fn a_redis_that_evicts_is_refused_and_one_with_tls_and_an_authority_of_its_own_t
     let locked = Redis::start_with(Setup::default().user("shop", "s3cret"));
     let refused = serve(&format!("redis://shop:wr0ng@127.0.0.1:{}", locked.port())).expect(2, &[]);
     assert!(!refused.err.contains("wr0ng"), "{refused:?}");
+}
+
+/// Nodes with nothing to do end at once: no request is under way, and nothing waits for a store.
+fn an_idle_node_stops_at_once(ledger: &str, store: &str) {
+    let dir = folder();
+    let stores = ["--ledger", ledger, "--store", store];
+    for wait in [0, 120, 1_300] {
+        let serve = Serve::start(dir.path(), &stores);
+        let worker = Node::start(&[&["worker"][..], &stores].concat());
+        std::thread::sleep(Duration::from_millis(wait));
+        let ((code, took, _), (worker_code, worker_took, _)) = (serve.stop(Signal::TERM), worker.stop());
+        println!("{store}: after {wait} ms serve stopped in {took:?}, worker in {worker_took:?}");
+        assert_eq!((code, worker_code), (Some(0), Some(0)));
+        assert!(took.max(worker_took) < Duration::from_secs(1), "{took:?}, {worker_took:?}");
+    }
+}
+
+#[test]
+fn an_idle_node_of_mariadb_and_redis_stops_at_once() {
+    let (mariadb, redis) = (MariaDb::start(), Redis::start());
+    an_idle_node_stops_at_once(&mariadb.database(), &redis.url());
+}
+
+#[test]
+fn an_idle_node_of_postgres_and_a_cluster_stops_at_once() {
+    let (postgres, cluster) = (Postgres::start(), Cluster::start(Engine::Redis, false));
+    an_idle_node_stops_at_once(&postgres.database(), &cluster.url());
+}
+
+#[test]
+fn an_idle_node_of_postgres_and_sentinels_stops_at_once() {
+    let (postgres, sentinel) = (Postgres::start(), Sentinel::start(Engine::Redis));
+    an_idle_node_stops_at_once(&postgres.database(), &sentinel.url());
 }
