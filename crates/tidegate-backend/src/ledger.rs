@@ -1,5 +1,6 @@
 //! The ledger: the only arbiter of orders, stock, payments and events.
 
+use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::command::Parked;
@@ -27,6 +28,22 @@ pub struct Capabilities {
     pub name: &'static str,
     /// No other process can write: gate copies taken from its commits are exact.
     pub sole_writer: bool,
+}
+
+/// Which ledger it is: a random number that is made with it and kept for ever. A copy of its data is the same ledger.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LedgerId(pub u64);
+
+impl fmt::Display for LedgerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for LedgerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LedgerId({self})")
+    }
 }
 
 /// A change of an order's deadline that a commit made.
@@ -137,6 +154,9 @@ pub struct EventRecord {
 pub trait Ledger: Send + Sync {
     /// What it can promise.
     fn capabilities(&self) -> Capabilities;
+
+    /// Which one it is; the same on every node, and after every reopening.
+    fn id(&self) -> LedgerId;
 
     /// Its clock.
     fn clock(&self) -> Arc<dyn Clock>;

@@ -27,7 +27,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use futures_util::future::BoxFuture;
 pub use gate::Gate;
 pub use ledger::{
-    Capabilities, Commit, Deadline, EventRecord, Ledger, OrderFilter, Page, PageRequest, PaymentFilter, Probe, Probed,
-    RefundFilter,
+    Capabilities, Commit, Deadline, EventRecord, Ledger, LedgerId, OrderFilter, Page, PageRequest, PaymentFilter,
+    Probe, Probed, RefundFilter,
 };
 pub use steady::SteadyClock;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_backend::{
-    BoxFuture, Capabilities, Clock, Commit, Error, ErrorKind, EventRecord, Ledger, OrderFilter, Page, PageRequest,
-    PaymentFilter, Probe, Probed, RefundFilter, Result,
+    BoxFuture, Capabilities, Clock, Commit, Error, ErrorKind, EventRecord, Ledger, LedgerId, OrderFilter, Page,
+    PageRequest, PaymentFilter, Probe, Probed, RefundFilter, Result,
 };
 use tidegate_core::audit::Report;
 use tidegate_core::command::Parked;
@@ -89,6 +89,10 @@ impl Ledger for Faulty {
     fn capabilities(&self) -> Capabilities {
         let inner = self.inner.capabilities();
         Capabilities { sole_writer: inner.sole_writer && !self.one_of_several, ..inner }
+    }
+
+    fn id(&self) -> LedgerId {
+        self.inner.id()
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

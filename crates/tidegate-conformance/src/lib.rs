@@ -36,7 +36,7 @@ macro_rules! ledger_conformance {
             adjustments_repeat_for_a_week, contradicting_rows_fail_alone, long_orders_are_ended_in_small_batches,
             concurrent_commits_are_sound_and_no_reader_misses_one, one_id_placed_at_once_is_one_order,
             the_last_units_go_to_as_many_as_there_are, money_told_at_once_counts_once,
-            it_closes_while_batches_come_in,
+            it_closes_while_batches_come_in, it_has_a_number_of_its_own,
             random_batches_agree_with_the_oracle, random_batches_with_grace_agree_with_the_oracle);
     };
     ($open:path; $($case:ident),+) => {

@@ -47,6 +47,7 @@ async fn a_hot_sku_sells_out_exactly() {
 async fn everything_comes_back_after_a_reopen() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = open(folder.path()).await;
+    let id = ledger.id();
     let mut keyed = place_of("a1", "anna", &[("x", 2), ("É/2", 1)]);
     keyed.key = Some(IdempotencyKey::parse("key-1").unwrap());
     keyed.metadata = JsonObject::new(&serde_json::json!({"z": 1, "a": ["é"]}), 4_096).unwrap();
@@ -78,6 +79,7 @@ async fn everything_comes_back_after_a_reopen() {
     ledger.close().await.unwrap();
     assert_eq!(ledger.order(order_id("a1")).await.unwrap_err().kind(), ErrorKind::Unavailable);
     let ledger = open(folder.path()).await;
+    assert_eq!(ledger.id(), id);
     assert_eq!(snapshot(&ledger).await, before);
     audit(&ledger).await;
 

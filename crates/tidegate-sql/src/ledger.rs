@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_backend::ledger::{MAX_PAGE, MAX_PROBES};
 use tidegate_backend::stored::cursor::{List, decode};
 use tidegate_backend::{
-    BoxFuture, Capabilities, Clock, Commit, Error, ErrorKind, EventRecord, Ledger, OrderFilter, Page, PageRequest,
-    PaymentFilter, Probe, Probed, RefundFilter, Result,
+    BoxFuture, Capabilities, Clock, Commit, Error, ErrorKind, EventRecord, Ledger, LedgerId, OrderFilter, Page,
+    PageRequest, PaymentFilter, Probe, Probed, RefundFilter, Result,
 };
 use tidegate_core::audit::Report;
 use tidegate_core::command::Parked;
@@ -33,6 +33,7 @@ const READ_TRIES: usize = 2;
 pub struct SqlLedger {
     /// Taken out by `close`.
     parts: Mutex<Option<Arc<Parts>>>,
+    id: LedgerId,
     clock: Arc<SqlClock>,
     dialect: Dialect,
 }
@@ -79,8 +80,8 @@ impl SqlLedger {
     /// [`ErrorKind::Unavailable`] a server that cannot be reached.
     pub async fn open(options: SqlOptions) -> Result<Arc<Self>> {
         let parts = open::open(&options).await?;
-        let (clock, dialect) = (parts.clock.clone(), parts.dialect);
-        Ok(Arc::new(Self { parts: Mutex::new(Some(Arc::new(parts))), clock, dialect }))
+        let (id, clock, dialect) = (parts.id, parts.clock.clone(), parts.dialect);
+        Ok(Arc::new(Self { parts: Mutex::new(Some(Arc::new(parts))), id, clock, dialect }))
     }
 
     pub(crate) fn parts(&self) -> Result<Arc<Parts>> {
@@ -100,6 +101,10 @@ impl fmt::Debug for SqlLedger {
 impl Ledger for SqlLedger {
     fn capabilities(&self) -> Capabilities {
         Capabilities { name: self.dialect.name(), sole_writer: false }
+    }
+
+    fn id(&self) -> LedgerId {
+        self.id
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

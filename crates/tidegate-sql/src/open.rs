@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_backend::{Error, ErrorKind, Result};
+use tidegate_backend::{Error, ErrorKind, LedgerId, Result};
 use tidegate_core::{Millis, Settings};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -27,6 +27,7 @@ const CLOSE_BOUND: Duration = Duration::from_secs(10);
 /// Everything an open ledger is made of.
 pub(crate) struct Parts {
     pub(crate) dialect: Dialect,
+    pub(crate) id: LedgerId,
     pub(crate) writes: Pool,
     pub(crate) reads: Pool,
     pub(crate) audits: Pool,
@@ -71,6 +72,7 @@ pub(crate) async fn open(options: &SqlOptions) -> Result<Parts> {
         return Err(Error::new(ErrorKind::NewerSchema, text));
     }
     check_durability(&mut session).await?;
+    let id = upkeep::ledger_id(&mut session).await?;
     let wanted = (!options.stored_clock).then_some(options.manual_clock);
     let clock = match upkeep::manual_clock(&mut session, wanted).await? {
         Some(at) => SqlClock::manual(at),
@@ -83,6 +85,7 @@ pub(crate) async fn open(options: &SqlOptions) -> Result<Parts> {
     let reads = Pool::new(address.clone(), Role::Reader, options.pool_size.clamp(1, 256))?;
     Ok(Parts {
         dialect,
+        id,
         writes: Pool::new(address, Role::Writer, options.writers.clamp(1, 64))?,
         look: tokio::spawn(look(clock.clone(), reads.clone())),
         reads,

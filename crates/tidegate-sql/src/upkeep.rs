@@ -1,6 +1,6 @@
 //! Small writes that are no commands: pruning, the manual clock, the write probe.
 
-use tidegate_backend::{Error, ErrorKind};
+use tidegate_backend::{Error, ErrorKind, LedgerId};
 use tidegate_core::Millis;
 
 use crate::clock::{MANUAL_CLOCK, instant_of};
@@ -9,6 +9,8 @@ use crate::session::{Isolation, Session};
 use crate::value::Value;
 use crate::write;
 
+/// The name of the ledger's own number in `meta`.
+const LEDGER_ID: &str = "ledger_id";
 /// Most rows of each kind one call of `prune` deletes.
 const PRUNE_ROWS: i64 = 2_000;
 /// How long a batch's own row is kept: an uncertain COMMIT is settled within seconds.
@@ -143,8 +145,29 @@ pub(crate) async fn manual_clock(
 }
 
 async fn stored_clock(session: &mut Session) -> Result<Option<Millis>> {
-    let row = session.one("SELECT value FROM meta WHERE name = ?", &[MANUAL_CLOCK.into()]).await?;
-    row.map(|r| r.int(0).map(Millis)).transpose()
+    Ok(meta(session, MANUAL_CLOCK).await?.map(Millis))
+}
+
+async fn meta(session: &mut Session, name: &str) -> Result<Option<i64>> {
+    let row = session.one("SELECT value FROM meta WHERE name = ?", &[name.into()]).await?;
+    row.map(|r| r.int(0)).transpose()
+}
+
+/// The ledger's number, made when it has none.
+pub(crate) async fn ledger_id(session: &mut Session) -> Result<LedgerId> {
+    if let Some(id) = meta(session, LEDGER_ID).await? {
+        return Ok(LedgerId(id.cast_unsigned()));
+    }
+    let (id, _) = uuid::Uuid::new_v4().as_u64_pair();
+    let sql = "INSERT INTO meta (name, value) VALUES (?, ?)";
+    match session.execute(sql, &[LEDGER_ID.into(), id.cast_signed().into()]).await {
+        Ok(_) => {}
+        // Another node was quicker: its number is the ledger's.
+        Err(fault) if fault.class == Class::Unique => {}
+        Err(fault) => return Err(fault),
+    }
+    let id = meta(session, LEDGER_ID).await?.ok_or_else(|| Fault::corrupt("the row of the ledger's number is gone"))?;
+    Ok(LedgerId(id.cast_unsigned()))
 }
 
 /// Writes and commits one row, as a commit would.

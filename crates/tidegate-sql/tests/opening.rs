@@ -33,13 +33,24 @@ async fn many_open_an_empty_database_at_once(server: Arc<Server>) {
             tokio::spawn(async move { SqlLedger::open(SqlOptions::new(url)).await })
         })
         .collect();
+    let mut ids = std::collections::HashSet::new();
     for (n, opened) in opening.into_iter().enumerate() {
         let ledger = opened.await.unwrap().unwrap();
+        ids.insert(ledger.id());
         commit(&ledger, vec![put(&format!("s{n}"), 1, None)]).await;
         ledger.close().await.unwrap();
         assert_eq!(ledger.newest_cursor().await.unwrap_err().kind(), ErrorKind::Unavailable);
     }
     assert_eq!(server.sql(&url, "SELECT count(*) FROM tidegate_schema").trim(), "1");
+    ids.insert(open(&url).await.id());
+    assert_eq!(ids.len(), 1, "one number on every node, and after a reopening: {ids:?}");
+    let ledger_id = "FROM meta WHERE name = 'ledger_id'";
+    assert_eq!(server.sql(&url, &format!("SELECT count(*) {ledger_id}")).trim(), "1");
+    // As in a ledger that is older than these numbers.
+    server.sql(&url, &format!("DELETE {ledger_id}"));
+    let (a, b) = tokio::join!(open(&url), open(&url));
+    assert_eq!(a.id(), b.id());
+    assert!(!ids.contains(&a.id()));
 }
 
 async fn a_schema_that_was_left_halfway_is_finished(server: Arc<Server>) {

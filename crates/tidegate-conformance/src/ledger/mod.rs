@@ -125,6 +125,17 @@ pub async fn order_round_trips(open: Open<'_>) {
     assert_eq!(twin.ledger.sku(SkuId::parse("none").expect("a SKU")).await.expect("readable"), None);
 }
 
+/// A ledger has one number, whatever is committed; another ledger has another.
+pub async fn it_has_a_number_of_its_own(open: Open<'_>) {
+    let Opened { ledger, kept: _kept } = open(Settings::default()).await;
+    let other = open(Settings::default()).await;
+    let id = ledger.id();
+    assert_ne!(id, other.ledger.id());
+    ledger.commit(vec![put("x", 1, priced(100))].into()).await.expect("the ledger commits");
+    ledger.close().await.expect("it closes");
+    assert_eq!(ledger.id(), id);
+}
+
 /// 512 orders of one SKU in one batch: as many accepted as there are units, one SKU row.
 pub async fn one_hot_sku_fills_a_batch(open: Open<'_>) {
     let (mut twin, _kept) = fresh(open).await;

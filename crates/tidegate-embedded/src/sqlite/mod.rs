@@ -36,8 +36,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 use tidegate_backend::ledger::{MAX_PAGE, MAX_PROBES};
 use tidegate_backend::{
-    BoxFuture, Capabilities, Clock, Commit, Error, ErrorKind, EventRecord, Ledger, OrderFilter, Page, PageRequest,
-    PaymentFilter, Probe, Probed, RefundFilter, Result,
+    BoxFuture, Capabilities, Clock, Commit, Error, ErrorKind, EventRecord, Ledger, LedgerId, OrderFilter, Page,
+    PageRequest, PaymentFilter, Probe, Probed, RefundFilter, Result,
 };
 use tidegate_core::audit::{Auditor, Report};
 use tidegate_core::command::Parked;
@@ -62,6 +62,7 @@ const MAX_ROWS: usize = 100_000;
 pub struct SqliteLedger {
     /// Taken out by `close`.
     parts: Mutex<Option<Arc<Parts>>>,
+    id: LedgerId,
     clock: Arc<dyn Clock>,
     buyers: Arc<Buyers>,
 }
@@ -86,8 +87,8 @@ impl SqliteLedger {
     /// As [`SqliteLedger::open`].
     pub fn open_blocking(options: &Options) -> Result<Arc<Self>> {
         let parts = open::open(options)?;
-        let (clock, buyers) = (parts.clock.clone(), parts.buyers.clone());
-        Ok(Arc::new(Self { parts: Mutex::new(Some(Arc::new(parts))), clock, buyers }))
+        let (id, clock, buyers) = (parts.id, parts.clock.clone(), parts.buyers.clone());
+        Ok(Arc::new(Self { parts: Mutex::new(Some(Arc::new(parts))), id, clock, buyers }))
     }
 
     fn parts(&self) -> Result<Arc<Parts>> {
@@ -149,6 +150,10 @@ impl fmt::Debug for SqliteLedger {
 impl Ledger for SqliteLedger {
     fn capabilities(&self) -> Capabilities {
         Capabilities { name: "sqlite", sole_writer: true }
+    }
+
+    fn id(&self) -> LedgerId {
+        self.id
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
-use tidegate_backend::{Clock, Error, ErrorKind, ManualClock, Result};
+use tidegate_backend::{Clock, Error, ErrorKind, LedgerId, ManualClock, Result};
 use tidegate_core::{Millis, Settings};
 
 use super::buyers::Buyers;
@@ -30,6 +30,8 @@ const READER_QUEUE: usize = 256;
 const AUDIT_QUEUE: usize = 4;
 /// The key of the manual clock's row in `meta`.
 pub(super) const MANUAL_CLOCK: &str = "manual_clock";
+/// The key of the ledger's own number.
+const LEDGER_ID: &str = "ledger_id";
 /// The key under which the instant last shown is kept at a close, so that time goes on from there.
 pub(super) const LAST_CLOCK: &str = "last_clock";
 
@@ -93,6 +95,7 @@ pub(super) struct Parts {
     pub readers: Lane<Connection>,
     pub audits: Lane<Connection>,
     pub writer: Arc<Lane<Writer>>,
+    pub id: LedgerId,
     pub clock: Arc<dyn Clock>,
     pub buyers: Arc<Buyers>,
     pub lock: Mutex<Option<Lock>>,
@@ -130,6 +133,7 @@ pub(super) fn open(options: &Options) -> Result<Parts> {
     let lock = lock::take(&options.path)?;
     let mut conn = connect(options, Role::Writer)?;
     migrate::run(&mut conn)?;
+    let id = id(&conn)?;
     let clock = clock(&conn, options)?;
     let readers = (0..options.readers.clamp(1, 64)).map(|_| connect(options, Role::Reader)).collect::<Result<_>>()?;
     let auditor = connect(options, Role::Reader)?;
@@ -151,6 +155,7 @@ pub(super) fn open(options: &Options) -> Result<Parts> {
         readers: Lane::start("tidegate-read", readers, READER_QUEUE)?,
         audits: Lane::start("tidegate-audit", vec![auditor], AUDIT_QUEUE)?,
         writer,
+        id,
         clock,
         buyers,
         lock: Mutex::new(Some(lock)),
@@ -210,6 +215,19 @@ fn connect(options: &Options, role: Role) -> Result<Connection> {
         let cause = fault::reading(e);
         Error::new(cause.kind(), format!("the ledger {} cannot be opened", options.path.display())).because(cause)
     })
+}
+
+/// The ledger's number, made when it has none.
+fn id(conn: &Connection) -> Result<LedgerId> {
+    let sql = "SELECT value FROM meta WHERE key = ?1";
+    let stored: Option<i64> = row::one(conn, sql, [LEDGER_ID]).map_err(fault::reading)?;
+    if let Some(id) = stored {
+        return Ok(LedgerId(id.cast_unsigned()));
+    }
+    let (id, _) = uuid::Uuid::new_v4().as_u64_pair();
+    conn.execute("INSERT INTO meta (key, value) VALUES (?1, ?2)", (LEDGER_ID, id.cast_signed()))
+        .map_err(fault::writing)?;
+    Ok(LedgerId(id))
 }
 
 fn clock(conn: &Connection, options: &Options) -> Result<Arc<dyn Clock>> {
