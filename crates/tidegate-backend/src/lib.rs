@@ -6,12 +6,14 @@
 //! - [`clock`]: [`Clock`], [`SystemClock`], [`ManualClock`]; every instant on an order comes from the ledger's.
 //! - [`steady`]: [`SteadyClock`], which follows another clock and survives its steps.
 //! - [`bus`]: [`Bus`], what nodes tell each other; every word of it is only an optimisation.
+//! - [`cache`]: [`CacheStore`], where cached entries lie, and what the processes that share them tell each other.
 //! - [`stored`]: what every SQL ledger does alike.
 //! - [`error`]: [`Error`] and its [`ErrorKind`].
 //!
 //! Async methods return boxed futures, since the store is chosen at run time. No driver's type crosses this seam.
 
 pub mod bus;
+pub mod cache;
 pub mod clock;
 pub mod deadlines;
 pub mod error;
@@ -21,6 +23,7 @@ pub mod steady;
 pub mod stored;
 
 pub use bus::{Bus, Notice};
+pub use cache::{CacheCapabilities, CacheKey, CacheNotice, CacheStore};
 pub use clock::{Clock, ClockStatus, ManualClock, SystemClock};
 pub use deadlines::{Claim, DeadlineQueue, IndexState, Receipt, Retry};
 pub use error::{Error, ErrorKind, Result};

@@ -6,11 +6,13 @@
 //! - [`command`]: what can be asked ([`Command`]) and what comes back ([`Verdict`]).
 //! - [`engine`]: [`engine::missing`] says which rows a batch needs, [`engine::decide`] decides it.
 //! - [`gate`]: the soft filter in front of the ledger.
+//! - [`cache`]: what a cache stores, how long it lives, who may write it.
 //! - [`audit`]: the invariants I1..I8, over plain rows; demo, replay, reconcile and tests share it.
 //!
 //! Time arrives as an argument, ids that are not the caller's come from an injected source.
 
 pub mod audit;
+pub mod cache;
 pub mod command;
 pub mod engine;
 pub mod event;
