@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Uri};
@@ -15,6 +16,7 @@ use crate::commands::bench::line::Line;
 use crate::failure::{Failure, Result};
 use crate::load::drive::{self, Job, Pace, Run};
 use crate::load::pool::Pool;
+use crate::load::record::Record;
 use crate::load::target::Target;
 
 /// Connections of the placing cases: what a batch can be made of.
@@ -111,40 +113,50 @@ pub fn place(bench: &mut Bench<'_>) -> Result {
     Ok(())
 }
 
-/// Measures placing at one server, then at two of the same ledger, with as many connections in all.
+/// Rounds of [`nodes`]: one server and two by turns, so that a slow minute of the machine meets both.
+const ROUNDS: u32 = 3;
+
+/// Measures placing at two servers of one ledger beside one, with as many connections in all.
 pub fn nodes(bench: &mut Bench<'_>) -> Result {
     if matches!(bench.place, Place::Folder(_)) {
         return Ok(());
     }
-    // A ledger each: the second half must not find it fuller than the first did.
-    let orders_to_place = bench.scaled(ORDERS, 5_000) / 2;
-    let ledger = bench.place.ledger("one-node")?;
-    let one = Server::serve(&ledger)?;
-    generate(create_hot(&one.target, PLENTY))?;
-    let alone = generate(drive_warm(&one.target, CONNECTIONS, orders_to_place, 0, orders("one", HOT, None)))?;
-    one.stop()?;
-    bench.place.forget(&ledger);
-    let ledger = bench.place.ledger("two-nodes")?;
-    let (one, two) = (Server::serve(&ledger)?, Server::serve(&ledger)?);
-    generate(create_hot(&one.target, PLENTY))?;
-    let each = orders_to_place / 2;
-    let at = |server: &Server, prefix| {
-        let target = server.target.clone();
-        async move { drive_warm(&target, CONNECTIONS / 2, each, 0, orders(prefix, HOT, None)).await }
+    let (mut alone, mut together) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        alone.push(at_servers(bench, round, ["one"])?);
+        together.push(at_servers(bench, round, ["first", "second"])?);
+    }
+    let rate = |runs: &[Run]| {
+        let took: f64 = runs.iter().map(|run| run.took.as_secs_f64()).sum();
+        runs.iter().map(|run| run.record.count(201)).sum::<u64>() as f64 / took
     };
-    let (first, second) = generate(async { tokio::try_join!(at(&one, "first"), at(&two, "second")) })?;
-    one.stop()?;
-    two.stop()?;
+    let mut record = Record::new();
+    together.iter().for_each(|run| record.merge(&run.record));
+    let errors = record.len() - record.count(201);
+    let what = format!("place, HTTP, two nodes, {CONNECTIONS} connections, {ROUNDS} rounds");
+    let line = Line::new(what, rate(&together), "orders/s").times(record.percentiles());
+    bench.printer.line(line.beside("one node", Some(rate(&alone))).errors(errors))
+}
+
+/// Places the same number of orders in all at one server a prefix, on a fresh ledger.
+fn at_servers<const N: usize>(bench: &mut Bench<'_>, round: u32, prefixes: [&'static str; N]) -> Result<Run> {
+    let each = bench.scaled(ORDERS, 5_000) / 2 / N as u64;
+    let ledger = bench.place.ledger(&format!("nodes-{N}-{round}"))?;
+    let servers: Vec<Server> = prefixes.iter().map(|_| Server::serve(&ledger)).collect::<Result<_>>()?;
+    generate(create_hot(&servers[0].target, PLENTY))?;
+    let runs = servers.iter().zip(prefixes).map(|(server, prefix)| {
+        let target = server.target.clone();
+        async move { drive_warm(&target, CONNECTIONS / N, each, 0, orders(prefix, HOT, None)).await }
+    });
+    let runs = generate(futures_util::future::try_join_all(runs))?;
+    servers.into_iter().try_for_each(Server::stop)?;
     bench.place.forget(&ledger);
-    let took = first.took.max(second.took).as_secs_f64();
-    let placed = first.record.count(201) + second.record.count(201);
-    let mut both = first.record;
-    both.merge(&second.record);
-    let errors = both.len() - placed;
-    let line =
-        Line::new(format!("place, HTTP, two nodes, {CONNECTIONS} connections"), placed as f64 / took, "orders/s")
-            .times(both.percentiles());
-    bench.printer.line(line.beside("one node", Some(alone.rate(201))).errors(errors))
+    let mut all = Run { record: Record::new(), took: Duration::ZERO };
+    for run in &runs {
+        all.record.merge(&run.record);
+        all.took = all.took.max(run.took);
+    }
+    Ok(all)
 }
 
 /// Measures placing 500 orders a request.
