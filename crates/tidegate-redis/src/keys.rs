@@ -6,13 +6,20 @@
 //! | `{tg:NAME:dP}:due` | sorted set | member: order number, instant (8 bytes each); score: when it is claimable next |
 //! | `{tg:NAME:dP}:held` | hash | order number -> what is known of an order that was claimed; `r` -> the last receipt |
 //! | `{tg:NAME:dP}:mark` | string | the server that held all deadlines when the index was last whole |
+//! | `{tg:NAME}:owner` | string | the ledger that has the name, and the number of partitions |
 //! | `{tg:NAME}:nodes` | hash | node -> its last heartbeat, Redis time in milliseconds |
 //! | `{tg:NAME}:rebuild` | string, expires | who rebuilds the index now |
 //! | `{tg:NAME:s:TAG}:stock:SKU` | string | units of a SKU of a [`crate::StockCounter`]; TAG: the SKU's hash tag, or the SKU |
 //! | `{tg:NAME:s:TAG}:op:ID` | string, expires | what an operation did |
 //! | `{..}:probe` | string, expires | whether the server that holds keys of these braces takes writes |
 //!
-//! Channels: `tg:NAME:earlier` (a partition has an earlier head), `tg:NAME:bus` ([`crate::RedisBus`]).
+//! Channels: `tg:NAME:earlier` (a partition has an earlier head), `tg:NAME:bus:LEDGER` ([`crate::RedisBus`]; without `:LEDGER`
+//! where none is named).
+
+use tidegate_backend::LedgerId;
+
+/// Most partitions: each gets a share of every claim.
+pub(crate) const MAX_PARTITIONS: usize = 32;
 
 /// The keys of one shop.
 #[derive(Debug, Clone)]
@@ -28,6 +35,10 @@ impl Keys {
     /// `due`, `held` and `mark` of a partition.
     pub(crate) fn partition(&self, partition: usize) -> [Vec<u8>; 3] {
         ["due", "held", "mark"].map(|part| format!("{{tg:{}:d{partition}}}:{part}", self.name).into_bytes())
+    }
+
+    pub(crate) fn owner(&self) -> Vec<u8> {
+        format!("{{tg:{}}}:owner", self.name).into_bytes()
     }
 
     pub(crate) fn nodes(&self) -> Vec<u8> {
@@ -56,8 +67,10 @@ impl Keys {
         format!("tg:{}:earlier", self.name)
     }
 
-    pub(crate) fn bus_channel(&self) -> String {
-        format!("tg:{}:bus", self.name)
+    /// What another ledger says under this name is not heard.
+    pub(crate) fn bus_channel(&self, ledger: Option<LedgerId>) -> String {
+        let of = ledger.map_or_else(String::new, |ledger| format!(":{ledger}"));
+        format!("tg:{}:bus{of}", self.name)
     }
 }
 

@@ -3,26 +3,34 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_backend::{BoxFuture, Bus, DeadlineQueue, Notice, Result};
-use tidegate_redis::{Connector, DeadlineOptions, RedisBus, RedisDeadlines, RedisOptions};
+use tidegate_backend::{BoxFuture, Bus, DeadlineQueue, LedgerId, Notice, Result};
+pub(crate) use tidegate_redis::Connector;
+use tidegate_redis::{DeadlineOptions, RedisBus, RedisDeadlines, RedisOptions};
 
-/// Where, under which name, in how many partitions, how long an answer may take, and whom to trust.
+/// Where, under which name, how long an answer may take, and whom to trust.
 pub(crate) struct Shared<'a> {
     pub(crate) url: &'a str,
     pub(crate) name: &'a str,
-    pub(crate) partitions: usize,
     pub(crate) response_timeout: Duration,
     pub(crate) authority: Option<&'a [u8]>,
 }
 
-/// Opens both. A Redis that does not answer is no error: they say so and serve once it does.
-pub(crate) async fn open(shared: Shared<'_>) -> Result<(Arc<dyn DeadlineQueue>, Arc<dyn Bus>)> {
+/// The connection to a Redis that may be used. One that does not answer is no error: it is looked for until it does.
+pub(crate) async fn connect(shared: Shared<'_>) -> Result<Connector> {
     let mut options = RedisOptions::parse(shared.url)?.name(shared.name)?.response_timeout(shared.response_timeout);
     if let Some(pem) = shared.authority {
         options = options.authority(pem);
     }
-    let connector = Connector::start(options).await?;
-    let index = DeadlineOptions { partitions: shared.partitions };
+    Connector::start(options).await
+}
+
+/// Opens index and link of `ledger`. What is refused closes the connection.
+pub(crate) async fn open(
+    connector: Connector,
+    partitions: usize,
+    ledger: LedgerId,
+) -> Result<(Arc<dyn DeadlineQueue>, Arc<dyn Bus>)> {
+    let index = DeadlineOptions { partitions, ledger: Some(ledger) };
     let deadlines = match RedisDeadlines::open(connector.clone(), index).await {
         Ok(deadlines) => deadlines,
         Err(e) => {

@@ -6,8 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(all(feature = "redis", any(feature = "mysql", feature = "postgres")))]
+use crate::redis::Connector as Connection;
+#[cfg(all(not(feature = "redis"), any(feature = "mysql", feature = "postgres")))]
+use std::convert::Infallible as Connection;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-use tidegate_backend::{Bus, DeadlineQueue};
+use tidegate_backend::{Bus, DeadlineQueue, Ledger as _};
 use tidegate_core::Settings;
 
 use crate::{Error, Parts, Result};
@@ -213,7 +217,7 @@ impl Stores {
     }
 
     /// Redis only: what its keys and its channel are named after, so that several shops can share a Redis; `shop` unless
-    /// set.
+    /// set. A name belongs to the first ledger that uses it; another one is refused.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
@@ -261,7 +265,8 @@ impl Stores {
     ///
     /// # Errors
     /// [`Error::Configuration`] when the options and the stores do not fit, another process owns the file, a newer version
-    /// wrote the ledger, its clock is of the other kind, or Redis would evict deadlines;
+    /// wrote the ledger, its clock is of the other kind, Redis would evict deadlines, or the name in Redis belongs to another
+    /// ledger or to nodes that divide the index in another way;
     /// [`Error::LedgerUnavailable`] when the ledger cannot be read or written. A Redis that does not answer is no
     /// error: the instance begins degraded.
     pub async fn open(self) -> Result<Parts> {
@@ -286,47 +291,59 @@ impl Stores {
         }
     }
 
-    /// Opens the ledger on a database server. The store comes first: a wrong one is told at once.
+    /// Opens the ledger on a database server. The store is reached first, so that a wrong one is told at once; whose its
+    /// name is can be asked once the ledger is known.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
     async fn open_server(&self, url: &str) -> Result<Parts> {
-        let (deadlines, bus) = self.open_store().await?;
+        let shared = self.connect().await?;
         let mut options = tidegate_sql::SqlOptions::new(url);
         options.settings = self.settings;
         options.manual_clock = self.manual_clock;
         options.stored_clock = self.stored_clock;
         options.pool_size = self.connections;
         options.writers = self.writers;
-        match tidegate_sql::SqlLedger::open(options).await {
-            Ok(ledger) => {
-                let gate = Arc::new(tidegate_embedded::EmbeddedGate::new());
-                Ok(Parts { ledger, gate, deadlines, bus, settings: self.settings })
-            }
+        let ledger = match tidegate_sql::SqlLedger::open(options).await {
+            Ok(ledger) => ledger,
             Err(e) => {
-                deadlines.close().await;
-                if let Some(bus) = bus {
-                    bus.close().await;
+                #[cfg(feature = "redis")]
+                if let Some(shared) = shared {
+                    shared.close().await;
                 }
-                Err(e.into())
+                return Err(e.into());
             }
-        }
+        };
+        let gate = Arc::new(tidegate_embedded::EmbeddedGate::new());
+        let (deadlines, bus): (Arc<dyn DeadlineQueue>, Option<Arc<dyn Bus>>) = match shared {
+            None => (Arc::new(tidegate_embedded::EmbeddedDeadlines::new()), None),
+            #[cfg(feature = "redis")]
+            Some(shared) => match crate::redis::open(shared, self.partitions, ledger.id()).await {
+                Ok((deadlines, bus)) => (deadlines, Some(bus)),
+                Err(e) => {
+                    // It was only looked at; the refusal is what matters.
+                    let _ = ledger.close().await;
+                    return Err(e.into());
+                }
+            },
+            #[cfg(not(feature = "redis"))]
+            Some(never) => match never {},
+        };
+        Ok(Parts { ledger, gate, deadlines, bus, settings: self.settings })
     }
 
-    /// Opens the index of deadlines, and the link to other nodes where there is one.
+    /// The connection to a store that nodes share, where there is one.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
-    async fn open_store(&self) -> Result<(Arc<dyn DeadlineQueue>, Option<Arc<dyn Bus>>)> {
+    async fn connect(&self) -> Result<Option<Connection>> {
         match &self.store {
-            Store::Embedded => Ok((Arc::new(tidegate_embedded::EmbeddedDeadlines::new()), None)),
+            Store::Embedded => Ok(None),
             #[cfg(feature = "redis")]
             Store::Redis(url) => {
                 let shared = crate::redis::Shared {
                     url,
                     name: &self.name,
-                    partitions: self.partitions,
                     response_timeout: self.response_timeout,
                     authority: self.authority.as_deref(),
                 };
-                let (deadlines, bus) = crate::redis::open(shared).await?;
-                Ok((deadlines, Some(bus)))
+                Ok(Some(crate::redis::connect(shared).await?))
             }
             #[cfg(not(feature = "redis"))]
             Store::Redis(_) => Err(unusable("this build has no Redis (feature redis)")),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tidegate_conformance::servers::{Engine, MariaDb, Postgres, Redis, Sentinel};
 
+use crate::server::Start;
 use crate::shop::{Shop, home};
 
 /// Crowd of each node.
@@ -83,6 +84,29 @@ fn a_start_without_redis_is_degraded_and_heals() {
     let ended = |api: &crate::server::Api| api.order("o")["status"] == "cancelled";
     shop.api(0).wait("a deadline without Redis", Duration::from_secs(6), ended);
     redis.restart();
+    ready(&shop);
+    shop.check(&[]);
+}
+
+#[test]
+fn a_name_that_is_another_ledgers_is_said_and_orders_go_on() {
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    let shop = Shop::open(postgres.database(), redis.url(), 1);
+    ready(&shop);
+    let (code, told) = Start::on(&postgres.database(), &redis.url()).refused();
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("belongs to another ledger") && told.contains("`[redis] name`"), "{told}");
+    shop.api(0).wait("its own nodes are not troubled", RECOVERY, |api| api.readiness().contains("\"ready\""));
+    // As when Redis had lost everything and the other ledger's node was there first.
+    redis.tell(&["SET", "{tg:shop}:owner", "00000000000000ff 16"]);
+    shop.api(0).wait("it says why", Duration::from_secs(3), |api| {
+        let told = api.readiness();
+        told.contains("store-unavailable") && told.contains("belongs to another ledger")
+    });
+    assert_eq!(shop.api(0).place("o", "x", 1, 1).map(|r| r.status), Some(201));
+    let ended = |api: &crate::server::Api| api.order("o")["status"] == "cancelled";
+    shop.api(0).wait("a deadline from the ledger", Duration::from_secs(6), ended);
+    redis.tell(&["FLUSHALL"]);
     ready(&shop);
     shop.check(&[]);
 }

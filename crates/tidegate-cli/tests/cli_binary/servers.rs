@@ -165,6 +165,24 @@ fn a_worker_ends_the_orders_of_servers_without_workers() {
 }
 
 #[test]
+fn a_node_that_divides_the_index_in_another_way_is_refused() {
+    let (mariadb, redis) = (MariaDb::start(), Redis::start());
+    let (ledger, store) = (mariadb.database(), redis.url());
+    let dir = folder();
+    let other = write(dir.path(), "t.toml", "[redis]\npartitions = 5\n");
+    let stores = ["--ledger", &ledger, "--store", &store];
+    let other = [&stores[..], &["--config", other.to_str().expect("UTF-8")]].concat();
+    let serve = Serve::start(dir.path(), &stores);
+    let words = ["into 16 partitions", "`[redis] partitions`", "stop every node"];
+    run(&[&["serve", "--listen", "127.0.0.1:0"], &other[..]].concat()).expect(2, &words);
+    run(&[&["worker"], &other[..]].concat()).expect(2, &words);
+    assert_eq!(serve.stop(Signal::TERM).0, Some(0));
+    let serve = Serve::start(dir.path(), &other);
+    wait_until("ready, with its index filled", || serve.call("GET", "/readyz", None, None).1["status"] == "ready");
+    assert_eq!(serve.stop(Signal::TERM).0, Some(0));
+}
+
+#[test]
 fn a_redis_that_evicts_is_refused_and_one_with_tls_and_an_authority_of_its_own_taken() {
     use tidegate_conformance::servers::Setup;
     let postgres = Postgres::start();

@@ -65,7 +65,7 @@ impl RedisBus {
     /// works once it can.
     #[must_use]
     pub fn open(connector: Connector) -> Self {
-        let channel = Keys::new(&connector.options().name).bus_channel();
+        let channel = Keys::new(&connector.options().name).bus_channel(connector.owner().map(|owner| owner.ledger));
         let listener = Listener::start(connector.options().clone(), channel.clone());
         let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
         let shared = Arc::new(Shared {

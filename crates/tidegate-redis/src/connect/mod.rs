@@ -2,7 +2,7 @@
 //!
 //! - `options.rs`: [`RedisOptions`], from a URL. `link.rs`: how connections are made.
 //! - `health.rs`: what answers and errors say about the connection. `watchdog.rs`: replaces it.
-//! - `check.rs`: whether a server may be used at all. `listen.rs`: subscriptions, on a link of their own.
+//! - `check.rs`: whether a server may be used at all. `owner.rs`: whose a name is. `listen.rs`: subscriptions, on a link of their own.
 //!
 //! No lock is held while connecting: whoever has a command uses the present connection, or hears at once why there is none.
 
@@ -11,10 +11,11 @@ mod health;
 mod link;
 mod listen;
 mod options;
+mod owner;
 mod watchdog;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use redis::{Cmd, Value};
@@ -25,10 +26,12 @@ use tokio::task::JoinHandle;
 use self::health::{Failing, Symptom};
 use self::link::{Link, RedisResult};
 use crate::keys::Keys;
+use crate::reply;
 use crate::scripts::Script;
 
 pub(crate) use self::listen::{Heard, Listener};
 pub use self::options::RedisOptions;
+pub(crate) use self::owner::Owner;
 
 /// Most calls in one round trip.
 pub(crate) const MAX_CALLS: usize = 4_096;
@@ -103,6 +106,8 @@ impl Drop for Watchdog {
 
 pub(crate) struct Shared {
     options: RedisOptions,
+    /// Who uses the name here; no server under which it is another's is used.
+    owner: OnceLock<Owner>,
     link: ArcSwapOption<Link>,
     /// Why it is not up, empty while it is.
     trouble: ArcSwap<String>,
@@ -123,6 +128,7 @@ impl Connector {
     pub async fn start(options: RedisOptions) -> Result<Self> {
         let shared = Arc::new(Shared {
             options,
+            owner: OnceLock::new(),
             link: ArcSwapOption::empty(),
             trouble: ArcSwap::from_pointee("not connected yet".to_owned()),
             failing: Failing::default(),
@@ -167,6 +173,55 @@ impl Connector {
 
     pub(crate) fn options(&self) -> &RedisOptions {
         &self.shared.options
+    }
+
+    /// Who uses the name here, once that was said.
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        self.shared.owner.get().copied()
+    }
+
+    /// Takes the name for `owner`, here and on every connection to come. A server that cannot be reached is asked once it
+    /// can.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`]: the name is another's, or this connector has another owner.
+    pub(crate) async fn take_name(&self, owner: Owner) -> Result<()> {
+        if *self.shared.owner.get_or_init(|| owner) != owner {
+            return Err(Error::new(ErrorKind::Configuration, "a connector serves one ledger"));
+        }
+        self.ask_whose().await
+    }
+
+    /// Asks whose the name is, when data may have been lost. Does nothing where nobody uses it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`]: it is another's; the connection is given up until that changes.
+    pub(crate) async fn ask_whose(&self) -> Result<()> {
+        let (Some(owner), Some(link)) = (self.owner(), self.shared.link.load_full()) else { return Ok(()) };
+        match owner.take(&link, &self.options().name).await {
+            Err(e) if e.kind() == ErrorKind::Configuration => {
+                self.shared.give_up(e.to_string());
+                Err(e)
+            }
+            Err(e) => {
+                tracing::debug!(error = %e, "whose the name is was not answered; asked again with the next heartbeat");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// A heartbeat found the name to be another's.
+    pub(crate) fn is_anothers(&self, there: &Value) -> Error {
+        let told =
+            owner::text(there).map(|there| self.owner().map(|owner| owner.compare(&self.options().name, &there)));
+        match told {
+            Ok(Some(Err(e))) => {
+                self.shared.give_up(e.to_string());
+                unavailable(&e.to_string())
+            }
+            _ => reply::strange(there),
+        }
     }
 
     /// Whether several keys may be named in one command.
@@ -266,13 +321,26 @@ impl Shared {
         self.trouble.store(Arc::new(why));
     }
 
+    /// Uses the present connection no more; the watchdog makes another once that can be used.
+    fn give_up(&self, why: String) {
+        self.set_trouble(why);
+        self.link.store(None);
+        self.wake.notify_one();
+    }
+
     /// Makes a fresh connection, checks it, and puts it in the place of the old one.
     async fn reconnect(&self) -> Result<()> {
         let done = self.try_reconnect().await;
         if let Err(e) = &done
             && self.link.load().is_none()
         {
-            self.set_trouble(e.to_string());
+            let why = e.to_string();
+            let before = self.trouble.load();
+            if e.kind() == ErrorKind::Configuration && !before.is_empty() && **before != why {
+                // It was away and is back, but not as it must be.
+                tracing::warn!(why, "Redis cannot be used");
+            }
+            self.set_trouble(why);
         }
         done
     }
@@ -280,6 +348,9 @@ impl Shared {
     async fn try_reconnect(&self) -> Result<()> {
         let link = link::connect(&self.options).await.map_err(failed)?;
         check::usable(&link).await?;
+        if let Some(owner) = self.owner.get() {
+            owner.take(&link, &self.options.name).await?;
+        }
         // Whoever holds a key that failed must take writes again; and the server as such.
         let mut keys = self.failing.keys();
         keys.push(Keys::new(&self.options.name).nodes());

@@ -20,15 +20,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::Value;
-use tidegate_backend::{BoxFuture, Claim, DeadlineQueue, Error, ErrorKind, IndexState, Receipt, Result, Retry};
+use tidegate_backend::{
+    BoxFuture, Claim, DeadlineQueue, Error, ErrorKind, IndexState, LedgerId, Receipt, Result, Retry,
+};
 use tidegate_core::{Millis, OrderNo};
 use tokio::task::JoinHandle;
 
 use self::buffer::{Buffer, Change};
 use self::rebuild::Rebuild;
 use self::wake::Wake;
-use crate::connect::{Call, Connector};
-use crate::keys::Keys;
+use crate::connect::{Call, Connector, Owner};
+use crate::keys::{Keys, MAX_PARTITIONS};
 use crate::reply;
 use crate::scripts::{self, Script};
 
@@ -39,22 +41,22 @@ const PAGE: usize = 1_024;
 /// Longest wait for room, and for the buffer to be empty.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How an index is laid out. All nodes of one index must agree; to change it, stop them all and take another name (or delete
-/// the keys of the old one): what lies in partitions that nobody looks at is found by the ledger's sweep only.
+/// Whose index it is and how it is laid out.
 #[derive(Debug, Clone)]
 pub struct DeadlineOptions {
-    /// How many partitions (1..=32; 16 by default, so that a Cluster spreads the load).
+    /// How many partitions (1..=32; 16 by default, so that a Cluster spreads the load). All nodes of one index must agree; to
+    /// change it, stop them all.
     pub partitions: usize,
+    /// The ledger whose deadlines these are. An index under a name that another ledger has, or that other nodes divide in
+    /// another way, is not used. `None`: nobody compares.
+    pub ledger: Option<LedgerId>,
 }
 
 impl Default for DeadlineOptions {
     fn default() -> Self {
-        Self { partitions: 16 }
+        Self { partitions: 16, ledger: None }
     }
 }
-
-/// Most partitions: each gets a share of every claim.
-const MAX_PARTITIONS: usize = 32;
 
 /// The deadlines of all nodes of one ledger, in Redis or Valkey. Dropped without [`DeadlineQueue::close`], what it has
 /// claimed is taken over by other nodes after a second, or when its lease ends.
@@ -78,12 +80,16 @@ impl RedisDeadlines {
     /// Opens the index that `connector`'s options name, and starts its tasks.
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`] when there are no or too many partitions. A server that cannot be reached is no error:
+    /// [`ErrorKind::Configuration`] when there are no or too many partitions, or the name is another ledger's or divided in
+    /// another way. A server that cannot be reached is no error:
     /// the state says so, and the index serves once it can.
     pub async fn open(connector: Connector, options: DeadlineOptions) -> Result<Self> {
         if !(1..=MAX_PARTITIONS).contains(&options.partitions) {
             let why = format!("a deadline index has 1..={MAX_PARTITIONS} partitions");
             return Err(Error::new(ErrorKind::Configuration, why));
+        }
+        if let Some(ledger) = options.ledger {
+            connector.take_name(Owner { ledger, partitions: options.partitions }).await?;
         }
         let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
         let inner = Arc::new(Inner {

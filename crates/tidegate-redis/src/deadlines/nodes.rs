@@ -61,9 +61,11 @@ pub(super) async fn run(inner: Arc<Inner>) {
 
 /// One heartbeat; takes over from nodes that are gone. Says whether the server knew this node.
 async fn beat(inner: &Inner, seen: &mut HashMap<Node, Seen>) -> Result<bool> {
-    let call = Call::script(&scripts::BEAT, vec![inner.keys.nodes()], vec![inner.node.to_vec()]);
-    let answer = inner.connector.one(call).await?;
+    let answer = inner.connector.one(inner.beat(inner.node.to_vec(), None)).await?;
     let [known, now] = reply::parts::<2>(&answer)?;
+    if reply::integer(known)? < 0 {
+        return Err(inner.connector.is_anothers(now));
+    }
     let now = reply::integer(now)?;
     let mut gone = Vec::new();
     let mut present = Vec::new();
@@ -132,8 +134,14 @@ impl Inner {
     }
 
     async fn strike_out(&self, node: Node) -> Result<()> {
-        let arguments = vec![Vec::new(), node.to_vec()];
-        self.connector.one(Call::script(&scripts::BEAT, vec![self.keys.nodes()], arguments)).await?;
+        self.connector.one(self.beat(Vec::new(), Some(node))).await?;
         Ok(())
+    }
+
+    /// A heartbeat of `own` (nothing: only a look) that strikes out `gone`.
+    fn beat(&self, own: Vec<u8>, gone: Option<Node>) -> Call {
+        let owner = self.connector.owner().map_or_else(Vec::new, |owner| owner.to_text().into_bytes());
+        let arguments = [own, owner].into_iter().chain(gone.map(|node| node.to_vec())).collect();
+        Call::script(&scripts::BEAT, vec![self.keys.nodes(), self.keys.owner()], arguments)
     }
 }

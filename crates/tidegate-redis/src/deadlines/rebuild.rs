@@ -115,6 +115,10 @@ impl Inner {
 
     /// Only in one's turn.
     async fn begin_rebuild(&self) {
+        // Data that were lost may have been another's all along, or are now.
+        if self.connector.ask_whose().await.is_err() {
+            return;
+        }
         if !self.still_wanted().await || !self.lease(LEASE_MS).await.unwrap_or(false) {
             return;
         }

@@ -1,13 +1,23 @@
 -- A node's heartbeat, and everybody's last one.
--- KEYS[1]  nodes
+-- KEYS[1]  nodes, KEYS[2] owner
 -- ARGV[1]  this node, or nothing to only look
--- ARGV[2..] nodes to strike out: they are gone and what they held was handed back
--- returns  whether this node was known, Redis time in milliseconds, then node and last heartbeat of each
+-- ARGV[2]  what this node is (ledger and number of partitions), or nothing
+-- ARGV[3..] nodes to strike out: they are gone and what they held was handed back
+-- returns  whether this node was known, Redis time in milliseconds, then node and last heartbeat of each; or, when the name
+--          is another's, -1 and what is there
 -- bound    one field a node; nodes are struck out when they are gone
-local nodes = KEYS[1]
+local nodes, owner = KEYS[1], KEYS[2]
+if ARGV[2] ~= '' then
+  local there = redis.call('GET', owner)
+  if not there then
+    redis.call('SET', owner, ARGV[2])
+  elseif there ~= ARGV[2] then
+    return { -1, there }
+  end
+end
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
-for i = 2, #ARGV do
+for i = 3, #ARGV do
   redis.call('HDEL', nodes, ARGV[i])
 end
 local known = 0

@@ -43,6 +43,7 @@ scripts! {
     CONTAINS = "contains.lua";
     HAND_BACK = "hand_back.lua";
     BEAT = "beat.lua";
+    OWNER = "owner.lua";
     LEASE = "lease.lua";
     REBUILD_BEGIN = "rebuild_begin.lua";
     REBUILD_END = "rebuild_end.lua";

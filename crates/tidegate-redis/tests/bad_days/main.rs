@@ -5,6 +5,7 @@
 mod common;
 
 mod failover;
+mod names;
 mod network;
 mod nodes;
 mod restarts;
