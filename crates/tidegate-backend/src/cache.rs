@@ -91,7 +91,7 @@ pub trait CacheStore: Send + Sync {
     fn read_many<'a>(&'a self, keys: &'a [CacheKey]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>>>;
 
     /// Does up to [`MAX_CACHE_BATCH`] operations, in one round trip where there is one, each with an answer of its own.
-    /// One that failed may have been done.
+    /// Those on one key are done in their order. One that failed may have been done.
     fn apply<'a>(&'a self, operations: &'a [(CacheKey, Op)]) -> BoxFuture<'a, Vec<Result<Reply>>>;
 
     /// The counters of tags, in order; a tag without one is given one that no tag had before, and every counter named is
@@ -101,8 +101,8 @@ pub trait CacheStore: Send + Sync {
     /// Moves a tag's counter to one that it never had before, and gives it: whatever carries an older one is old.
     fn bump_tag<'a>(&'a self, namespace: &'a str, tag: u64, keep: Duration) -> BoxFuture<'a, Result<u64>>;
 
-    /// Deletes every entry and lease of a namespace that is there when it is called; how many entries. Linear in the size
-    /// of the store; other calls go on beside it.
+    /// Deletes every entry, lease and refresh of a namespace that is there when it is called, of every schema; how many
+    /// entries and leases. Floors and counters of tags stay. Linear in the size of the store; other calls go on beside it.
     fn clear<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<u64>>;
 
     /// Tells the other processes, and returns once the store has it. `Woken` is the store's own to tell.

@@ -180,6 +180,35 @@ impl Cell {
         gone(&self.slots) && gone(&self.refreshers) && now >= self.notes_until
     }
 
+    /// Frees what is no longer alive; whether anything still is.
+    pub fn sweep(&mut self, now: Millis) -> bool {
+        for stored in self.slots.iter_mut().chain(&mut self.refreshers) {
+            if live(stored, now).is_none() {
+                *stored = None;
+            }
+        }
+        !self.is_dead(now)
+    }
+
+    /// Clearing a namespace: every entry, lease and refresh goes, what is remembered beside them stays (a floor must outlive
+    /// it). How many entries went.
+    pub fn clear(&mut self, now: Millis) -> usize {
+        let entries = self.slots.iter().filter(|stored| live(stored, now).is_some()).count();
+        self.slots = Default::default();
+        self.refreshers = Default::default();
+        entries
+    }
+
+    /// What a foreign client does that writes over an entry, knowing none of the rules.
+    pub fn overwrite(&mut self, schema: u32, bytes: Bytes, until: Millis) {
+        self.slots[slot_of(schema)] = Some(Stored { bytes, until });
+    }
+
+    /// What a foreign client does that deletes an entry. It revokes a lease, and lets no refresh end well.
+    pub fn delete(&mut self, schema: u32) {
+        self.slots[slot_of(schema)] = None;
+    }
+
     /// Bytes of its entries.
     #[must_use]
     pub fn bytes(&self) -> usize {

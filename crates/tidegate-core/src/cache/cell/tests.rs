@@ -149,3 +149,34 @@ fn failures_are_counted_until_a_load_works() {
     assert_eq!(at(&mut cell, 352, refresh), Reply::Granted(Notes { floor: None, failures: 1 }));
     assert_eq!(cell.read(0, Millis(352)), Some(&value(A, None)));
 }
+
+#[test]
+fn a_clear_takes_entries_and_leaves_the_floor() {
+    let mut cell = Cell::default();
+    at(&mut cell, 0, invalidate(Some(7)));
+    at(&mut cell, 0, lease(A));
+    cell.apply(1, &Op::Lease { token: B, for_ms: 10 }, Millis(0));
+    assert_eq!(cell.clear(Millis(20)), 1, "the other's time was over");
+    assert_eq!(at(&mut cell, 21, fill(Holder::Lease(A), value(A, Some(7)))), Reply::Lost);
+    assert_eq!(at(&mut cell, 21, lease(B)), Reply::Granted(Notes { floor: RowVersion::new(7), failures: 0 }));
+}
+
+#[test]
+fn a_foreign_delete_revokes_and_a_sweep_frees_only_the_dead() {
+    let mut cell = Cell::default();
+    at(&mut cell, 0, lease(A));
+    cell.delete(0);
+    assert_eq!(at(&mut cell, 1, fill(Holder::Lease(A), value(A, None))), Reply::Lost);
+    cell.overwrite(0, Bytes::from_static(b"garbage"), Millis(50));
+    cell.overwrite(1, Bytes::from_static(b"L"), Millis(60));
+    assert_eq!(at(&mut cell, 2, lease(B)), Reply::Present(Bytes::from_static(b"garbage")));
+    assert_eq!(
+        cell.apply(1, &lease(B), Millis(2)).0,
+        Reply::Present(Bytes::from_static(b"L")),
+        "too short to be marked"
+    );
+    assert!(cell.sweep(Millis(55)));
+    assert_eq!((cell.bytes(), cell.read(1, Millis(55)).is_some()), (1, true));
+    assert!(!cell.sweep(Millis(60)));
+    assert_eq!(cell.bytes(), 0);
+}
