@@ -48,7 +48,13 @@ async fn files_that_are_not_ours() {
 
     let other = folder.path().join("other.db");
     sql(&other, "CREATE TABLE t (a)");
+    let before = std::fs::read(&other).unwrap();
     refused(Options::new(&other), ErrorKind::Configuration, &["another program"]).await;
+    assert!(std::fs::read(&other).unwrap() == before && !folder.path().join("other.db.lock").exists(), "left alone");
+    let mut only = Options::new(folder.path().join("none/ledger.db"));
+    only.create = false;
+    refused(only, ErrorKind::Configuration, &["no Tidegate ledger", "tidegate serve"]).await;
+    assert!(!folder.path().join("none").exists());
     let text = folder.path().join("text.db");
     std::fs::write(&text, "this is no database, it is a text that is long enough to be looked at".repeat(20)).unwrap();
     refused(Options::new(&text), ErrorKind::Corrupt, &["text.db"]).await;

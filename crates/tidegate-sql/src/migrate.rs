@@ -35,12 +35,17 @@ const LOCK_NUMBER: i64 = 0x5467_4c67;
 /// The name of MySQL's, which is shared by all databases of a server.
 const LOCK_NAME: &str = "CONCAT('tidegate:', LEFT(SHA1(DATABASE()), 32))";
 
-/// Brings the database up to [`NEWEST`]. `session` is one for long statements.
+/// Brings the database up to [`NEWEST`]; one that is no ledger yet only with `create`. `session` is one for long statements.
 ///
 /// # Errors
-/// Newer: see [`newer`]. Configuration when it is another program's, corrupt when a step was applied in another wording.
-pub(crate) async fn run(session: &mut Session) -> Result<i64> {
+/// Configuration when it is another program's, or no ledger and must not be made one, corrupt when a step was applied in another wording.
+pub(crate) async fn run(session: &mut Session, create: bool) -> Result<i64> {
     let applied = applied(session).await?;
+    if !create && applied.unwrap_or(0) == 0 {
+        let text =
+            "there is no Tidegate ledger in this database; name another, or start `tidegate serve` on it to make one";
+        return Err(Fault::new(Class::Configuration, text));
+    }
     if applied >= Some(NEWEST) {
         return Ok(applied.unwrap_or(NEWEST));
     }

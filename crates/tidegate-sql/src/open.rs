@@ -63,7 +63,7 @@ pub(crate) async fn open(options: &SqlOptions) -> Result<Parts> {
     let dialect = address.dialect();
     let audits = Pool::new(address.clone(), Role::Audit, AUDITS)?;
     let mut session = audits.get().await?;
-    let schema = migrate::run(&mut session).await?;
+    let schema = migrate::run(&mut session, options.create).await?;
     if schema > migrate::NEWEST {
         let text = format!(
             "the ledger has schema {schema} and this Tidegate knows schemas up to {}; start the newer Tidegate that wrote it, or restore a backup from before the upgrade",

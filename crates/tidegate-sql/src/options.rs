@@ -17,6 +17,8 @@ pub struct SqlOptions {
     pub manual_clock: bool,
     /// Takes whichever kind of clock the ledger has, for tools that open an existing one; `manual_clock` is not asked then.
     pub stored_clock: bool,
+    /// Makes the tables where there are none (default); without, only a database that is a ledger is opened.
+    pub create: bool,
     /// Connections for reads, `1..=256` (default 8). An audit takes one more while it runs.
     pub pool_size: usize,
     /// Connections for commits, `1..=64` (default 4): as many batches may be in flight at once.
@@ -32,6 +34,7 @@ impl SqlOptions {
             settings: Settings::default(),
             manual_clock: false,
             stored_clock: false,
+            create: true,
             pool_size: 8,
             writers: 4,
         }
@@ -53,6 +56,7 @@ impl fmt::Debug for SqlOptions {
             .field("settings", &self.settings)
             .field("manual_clock", &self.manual_clock)
             .field("stored_clock", &self.stored_clock)
+            .field("create", &self.create)
             .field("pool_size", &self.pool_size)
             .field("writers", &self.writers)
             .finish_non_exhaustive()

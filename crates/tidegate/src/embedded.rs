@@ -17,6 +17,7 @@ pub struct Embedded {
     manual_clock: bool,
     stored_clock: bool,
     full_sync: bool,
+    create: bool,
 }
 
 impl Embedded {
@@ -29,6 +30,7 @@ impl Embedded {
             manual_clock: false,
             stored_clock: false,
             full_sync: true,
+            create: true,
         }
     }
 
@@ -61,16 +63,24 @@ impl Embedded {
         self
     }
 
+    /// Opens only a file that is a ledger already: for tools.
+    #[must_use]
+    pub fn existing(mut self) -> Self {
+        self.create = false;
+        self
+    }
+
     /// Opens the ledger.
     ///
     /// # Errors
-    /// [`crate::Error::Configuration`] when another process owns the file, a newer version wrote it, or its clock is of the
+    /// [`crate::Error::Configuration`] when it is no ledger and must not be made one, another process owns the file, a newer version wrote it, or its clock is of the
     /// other kind; [`crate::Error::LedgerUnavailable`] when it cannot be read or written.
     pub async fn open(self) -> Result<Parts> {
         let mut options = tidegate_embedded::Options::new(self.path);
         options.settings = self.settings;
         options.manual_clock = self.manual_clock;
         options.stored_clock = self.stored_clock;
+        options.create = self.create;
         options.synchronous =
             if self.full_sync { tidegate_embedded::Synchronous::Full } else { tidegate_embedded::Synchronous::Normal };
         let ledger: Arc<dyn Ledger> = SqliteLedger::open(options).await?;

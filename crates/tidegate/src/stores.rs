@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(all(feature = "redis", any(feature = "mysql", feature = "postgres")))]
-use crate::redis::Connector as Connection;
 #[cfg(all(not(feature = "redis"), any(feature = "mysql", feature = "postgres")))]
 use std::convert::Infallible as Connection;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-use tidegate_backend::{Bus, DeadlineQueue, Ledger as _};
+use tidegate_backend::{Bus, DeadlineQueue};
 use tidegate_core::Settings;
+#[cfg(all(feature = "redis", any(feature = "mysql", feature = "postgres")))]
+use {crate::redis::Connector as Connection, tidegate_backend::Ledger as _};
 
 use crate::{Error, Parts, Result};
 
@@ -34,6 +34,7 @@ pub struct Stores {
     manual_clock: bool,
     stored_clock: bool,
     full_sync: bool,
+    existing: bool,
     connections: usize,
     writers: usize,
     name: String,
@@ -156,6 +157,7 @@ impl Stores {
             manual_clock: false,
             stored_clock: false,
             full_sync: true,
+            existing: false,
             connections: 8,
             writers: 4,
             name: "shop".to_owned(),
@@ -199,6 +201,13 @@ impl Stores {
     #[must_use]
     pub fn stored_clock(mut self) -> Self {
         self.stored_clock = true;
+        self
+    }
+
+    /// Opens only a ledger that is there already, and makes none: for tools.
+    #[must_use]
+    pub fn existing(mut self) -> Self {
+        self.existing = true;
         self
     }
 
@@ -264,7 +273,7 @@ impl Stores {
     /// Opens them.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when the options and the stores do not fit, another process owns the file, a newer version
+    /// [`Error::Configuration`] when the options and the stores do not fit, there is no ledger and none must be made, another process owns the file, a newer version
     /// wrote the ledger, its clock is of the other kind, Redis would evict deadlines, or the name in Redis belongs to another
     /// ledger or to nodes that divide the index in another way;
     /// [`Error::LedgerUnavailable`] when the ledger cannot be read or written. A Redis that does not answer is no
@@ -277,6 +286,9 @@ impl Stores {
                 embedded = embedded.manual_clock(self.manual_clock);
                 if self.stored_clock {
                     embedded = embedded.stored_clock();
+                }
+                if self.existing {
+                    embedded = embedded.existing();
                 }
                 embedded.open().await
             }
@@ -300,6 +312,7 @@ impl Stores {
         options.settings = self.settings;
         options.manual_clock = self.manual_clock;
         options.stored_clock = self.stored_clock;
+        options.create = !self.existing;
         options.pool_size = self.connections;
         options.writers = self.writers;
         let ledger = match tidegate_sql::SqlLedger::open(options).await {

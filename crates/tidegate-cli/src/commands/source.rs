@@ -62,8 +62,9 @@ async fn open_ledger(url: &str, store: Option<String>, create: bool) -> Result<S
         return Err(Failure::Usage(format!("--ledger {url}: there is no file {file}; check the path")));
     }
     let [ledger, _] = config.where_it_is();
-    let parts =
-        config.stores.clone().stored_clock().open().await.map_err(|e| not_opened(&config.stores, &ledger, e))?;
+    let stores = config.stores.clone().stored_clock();
+    let opened = if create { stores } else { stores.existing() }.open().await;
+    let parts = opened.map_err(|e| not_opened(&config.stores, &ledger, e))?;
     let options = Options { queue_commands: config.queue_size, workers: false, lease_ms: config.lease_ms };
     let secret = super::token::random()?;
     let token = Token { name: "tool".to_owned(), sha256: hash_token(&secret), role: Role::Ops };

@@ -182,6 +182,47 @@ fn a_node_that_divides_the_index_in_another_way_is_refused() {
     assert_eq!(serve.stop(Signal::TERM).0, Some(0));
 }
 
+/// The tools make no ledger of a database that is none. `sql` asks the database of a URL.
+fn the_tools_leave_what_is_no_ledger_alone(empty: &str, foreign: &str, sql: impl Fn(&str, &str) -> String) {
+    sql(foreign, "CREATE TABLE meta (a INTEGER); INSERT INTO meta VALUES (1)");
+    let dir = folder();
+    let schema = "CASE WHEN table_schema IN ('pg_catalog', 'information_schema') THEN 0 ELSE 1 END";
+    let own = |url: &str| {
+        let name = url.rsplit_once('/').map_or(url, |(_, name)| name);
+        let place = format!("(table_schema = '{name}' OR (table_catalog = '{name}' AND {schema} = 1))");
+        sql(url, &format!("SELECT count(*) FROM information_schema.tables WHERE {place}")).trim().to_owned()
+    };
+    for (url, tables) in [(empty, "0"), (foreign, "1")] {
+        assert_eq!(own(url), tables, "before");
+        for tool in [&["reconcile"][..], &["export", "orders"], &["export", "skus"], &["clock", "show"]] {
+            let ran = run(&[tool, &["--ledger", url]].concat()).expect(2, &["no Tidegate ledger"]);
+            assert_eq!(ran.out, "", "{tool:?}");
+        }
+        assert_eq!(own(url), tables, "after");
+    }
+    assert_eq!(sql(foreign, "SELECT a FROM meta").trim(), "1");
+    // What makes a ledger on purpose still does.
+    let skus = write(dir.path(), "skus.csv", "sku,on_hand\npot,3\n");
+    run(&["import-skus", skus.to_str().expect("UTF-8"), "--ledger", empty]).expect(0, &[]);
+    run(&["reconcile", "--ledger", empty]).expect(0, &[]);
+}
+
+#[test]
+fn the_tools_leave_what_is_no_ledger_on_mariadb_alone() {
+    let mariadb = MariaDb::start();
+    let name = |url: &str| url.rsplit_once('/').map_or(String::new(), |(_, name)| name.to_owned());
+    let sql = |url: &str, sql: &str| mariadb.sql(&name(url), sql);
+    the_tools_leave_what_is_no_ledger_alone(&mariadb.database(), &mariadb.database(), sql);
+}
+
+#[test]
+fn the_tools_leave_what_is_no_ledger_on_postgres_alone() {
+    let postgres = Postgres::start();
+    let name = |url: &str| url.rsplit_once('/').map_or(String::new(), |(_, name)| name.to_owned());
+    let sql = |url: &str, sql: &str| postgres.sql(&name(url), sql);
+    the_tools_leave_what_is_no_ledger_alone(&postgres.database(), &postgres.database(), sql);
+}
+
 #[test]
 fn a_redis_that_evicts_is_refused_and_one_with_tls_and_an_authority_of_its_own_taken() {
     use tidegate_conformance::servers::Setup;
@@ -213,7 +254,6 @@ fn an_idle_node_stops_at_once(ledger: &str, store: &str) {
         let worker = Node::start(&[&["worker"][..], &stores].concat());
         std::thread::sleep(Duration::from_millis(wait));
         let ((code, took, _), (worker_code, worker_took, _)) = (serve.stop(Signal::TERM), worker.stop());
-        println!("{store}: after {wait} ms serve stopped in {took:?}, worker in {worker_took:?}");
         assert_eq!((code, worker_code), (Some(0), Some(0)));
         assert!(took.max(worker_took) < Duration::from_secs(1), "{took:?}, {worker_took:?}");
     }

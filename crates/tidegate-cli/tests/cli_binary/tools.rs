@@ -54,6 +54,43 @@ fn usage_is_2_and_an_absent_server_is_3() {
 }
 
 #[test]
+fn the_tools_leave_a_file_that_is_no_ledger_alone() {
+    let dir = folder();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::write(path("empty.db"), "").expect("the folder can be written");
+    std::fs::write(path("text.db"), "no database at all, but a text of more than a hundred bytes. ".repeat(40))
+        .expect("the folder can be written");
+    // A database of another program: a header with its number, and one empty page.
+    let mut foreign = vec![0_u8; 4_096];
+    foreign[..16].copy_from_slice(b"SQLite format 3\0");
+    foreign[16..24].copy_from_slice(&[0x10, 0, 1, 1, 0, 64, 32, 32]);
+    (foreign[27], foreign[31], foreign[47], foreign[59]) = (1, 1, 4, 1);
+    foreign[68..72].copy_from_slice(b"GPKG");
+    foreign[100..108].copy_from_slice(&[0x0d, 0, 0, 0, 0, 0x10, 0, 0]);
+    std::fs::write(path("foreign.db"), &foreign).expect("the folder can be written");
+    // The same without a number and without tables.
+    foreign[68..72].fill(0);
+    std::fs::write(path("bare.db"), &foreign).expect("the folder can be written");
+    let files = || {
+        let files = std::fs::read_dir(dir.path()).expect("the folder can be read").map(|file| {
+            let path = file.expect("an entry").path();
+            let bytes = std::fs::read(&path).expect("a file");
+            (path, bytes)
+        });
+        files.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let before = files();
+    for tool in [&["reconcile"][..], &["export", "orders"], &["clock", "show"]] {
+        let on = |name: &str| run(&[tool, &["--ledger", &format!("sqlite:{}", path(name).display())]].concat());
+        on("empty.db").expect(2, &["no Tidegate ledger"]);
+        on("bare.db").expect(2, &["no Tidegate ledger"]);
+        on("foreign.db").expect(2, &["not a Tidegate ledger"]);
+        on("text.db").expect(1, &["text.db"]);
+    }
+    assert!(files() == before, "something was changed: {:?}", files().keys());
+}
+
+#[test]
 fn completions_and_description() {
     for shell in ["bash", "zsh", "fish"] {
         let script = run(&["completions", shell]).expect(0, &[]).out;

@@ -34,20 +34,37 @@ pub(super) fn run(conn: &mut Connection) -> Result<()> {
     Ok(())
 }
 
+/// What a SQLite file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Ledger,
+    Empty,
+    Foreign,
+}
+
+/// Looks what the file is.
+pub(super) fn kind(conn: &Connection) -> rusqlite::Result<Kind> {
+    let id: i32 = conn.pragma_query_value(None, "application_id", |r| r.get(0))?;
+    if id == APPLICATION_ID {
+        return Ok(Kind::Ledger);
+    }
+    let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))?;
+    Ok(if id != 0 || tables != 0 { Kind::Foreign } else { Kind::Empty })
+}
+
+/// Why a file that is another program's is refused.
+pub(super) fn foreign() -> Error {
+    let text = "the file is a SQLite database of another program, not a Tidegate ledger; name another file";
+    Error::new(ErrorKind::Configuration, text)
+}
+
 /// Checks that the file is ours, or empty and now ours.
 fn claim_file(conn: &Connection) -> Result<()> {
-    let id: i32 = conn.pragma_query_value(None, "application_id", |r| r.get(0)).map_err(fault::reading)?;
-    if id == APPLICATION_ID {
-        return Ok(());
+    match kind(conn).map_err(fault::reading)? {
+        Kind::Ledger => Ok(()),
+        Kind::Foreign => Err(foreign()),
+        Kind::Empty => conn.pragma_update(None, "application_id", APPLICATION_ID).map_err(fault::writing),
     }
-    let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0)).map_err(fault::reading)?;
-    if id != 0 || tables != 0 {
-        return Err(Error::new(
-            ErrorKind::Configuration,
-            "the file is a SQLite database of another program, not a Tidegate ledger; name another file",
-        ));
-    }
-    conn.pragma_update(None, "application_id", APPLICATION_ID).map_err(fault::writing)
 }
 
 fn applied(conn: &Connection) -> Result<i64> {

@@ -49,7 +49,7 @@ pub enum Synchronous {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// The file; it and its folder are created when missing.
+    /// The file; it and its folder are created when missing, if `create` says so.
     pub path: PathBuf,
     /// What the rules may be set to.
     pub settings: Settings,
@@ -57,6 +57,8 @@ pub struct Options {
     pub manual_clock: bool,
     /// Takes whichever kind of clock the ledger has, for tools that open a stopped one; `manual_clock` is not asked then.
     pub stored_clock: bool,
+    /// Creates file and folder where there are none (default); without, only a file that is a ledger is opened.
+    pub create: bool,
     /// When a commit counts as durable.
     pub synchronous: Synchronous,
     /// Page cache of the writer, KiB (default 32,768).
@@ -79,6 +81,7 @@ impl Options {
             settings: Settings::default(),
             manual_clock: false,
             stored_clock: false,
+            create: true,
             synchronous: Synchronous::Full,
             writer_cache_kib: 32 << 10,
             reader_cache_kib: 4 << 10,
@@ -129,6 +132,7 @@ pub(super) fn open(options: &Options) -> Result<Parts> {
         let context = format!("SQLite {} can corrupt a ledger; build with 3.51.3 or newer", rusqlite::version());
         return Err(Error::new(ErrorKind::Configuration, context));
     }
+    look(options)?;
     create_folder(&options.path)?;
     let lock = lock::take(&options.path)?;
     let mut conn = connect(options, Role::Writer)?;
@@ -160,6 +164,48 @@ pub(super) fn open(options: &Options) -> Result<Parts> {
         buyers,
         lock: Mutex::new(Some(lock)),
     })
+}
+
+/// Refuses a file that is no ledger before anything is written, be it a lock or a journal mode.
+fn look(options: &Options) -> Result<()> {
+    let (path, size) = (&options.path, std::fs::metadata(&options.path).map_or(0, |file| file.len()));
+    if size == 0 {
+        if options.create {
+            return Ok(());
+        }
+        return Err(no_ledger(path));
+    }
+    // A ledger that was killed has rows, perhaps all of them, in the log: the writer's connection will look.
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    if Path::new(&log).exists() {
+        return Ok(());
+    }
+    let look = || {
+        let conn =
+            Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        conn.busy_timeout(BUSY)?;
+        migrate::kind(&conn)
+    };
+    match look().map_err(|e| cannot_open(path, e))? {
+        migrate::Kind::Ledger => Ok(()),
+        migrate::Kind::Empty if options.create => Ok(()),
+        migrate::Kind::Empty => Err(no_ledger(path)),
+        migrate::Kind::Foreign => Err(migrate::foreign()),
+    }
+}
+
+fn no_ledger(path: &Path) -> Error {
+    let text = format!(
+        "there is no Tidegate ledger in {}; name another file, or start `tidegate serve` on it to make one",
+        path.display()
+    );
+    Error::new(ErrorKind::Configuration, text)
+}
+
+fn cannot_open(path: &Path, e: rusqlite::Error) -> Error {
+    let cause = fault::reading(e);
+    Error::new(cause.kind(), format!("the ledger {} cannot be opened", path.display())).because(cause)
 }
 
 fn create_folder(path: &Path) -> Result<()> {
@@ -211,10 +257,7 @@ fn connect(options: &Options, role: Role) -> Result<Connection> {
         conn.pragma_update(None, "temp_store", "MEMORY")?;
         Ok(conn)
     };
-    setup().map_err(|e: rusqlite::Error| {
-        let cause = fault::reading(e);
-        Error::new(cause.kind(), format!("the ledger {} cannot be opened", options.path.display())).because(cause)
-    })
+    setup().map_err(|e: rusqlite::Error| cannot_open(&options.path, e))
 }
 
 /// The ledger's number, made when it has none.

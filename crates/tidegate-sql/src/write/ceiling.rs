@@ -99,7 +99,7 @@ struct Sold {
 }
 
 async fn prepare(address: &Address) -> fault::Result<(Session, Sold)> {
-    migrate::run(&mut address.connect(Role::Audit).await?).await?;
+    migrate::run(&mut address.connect(Role::Audit).await?, true).await?;
     let mut session = address.connect(Role::Writer).await?;
     let id = format!("ceiling-{}", uuid::Uuid::now_v7());
     let id = SkuId::parse(&id).expect("letters, digits and hyphens");
