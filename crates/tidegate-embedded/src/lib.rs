@@ -3,15 +3,20 @@
 //! - [`EmbeddedClock`]: the order clock of one process: it survives steps of the host's clock and suspend.
 //! - [`gate`]: [`EmbeddedGate`], copies of what is available, in sharded maps.
 //! - [`deadlines`]: [`EmbeddedDeadlines`], an index of deadlines in memory; the ledger rebuilds it at a start.
+//! - `cache` (feature `cache`): `EmbeddedCache`, cached entries in memory, bounded by bytes.
 //! - `sqlite` (feature `sqlite`): `SqliteLedger`, the ledger in one file, with one writer thread and group commit.
 //!
 //! Nothing here prints, exits or reads the environment; every thread is joined by `close` or by dropping its owner.
 
+#[cfg(feature = "cache")]
+pub mod cache;
 pub mod deadlines;
 pub mod gate;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
+#[cfg(feature = "cache")]
+pub use cache::{EmbeddedCache, EmbeddedCacheOptions};
 pub use deadlines::EmbeddedDeadlines;
 pub use gate::EmbeddedGate;
 #[cfg(feature = "sqlite")]
