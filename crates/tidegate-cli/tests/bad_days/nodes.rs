@@ -7,7 +7,7 @@ use tidegate_conformance::servers::{Postgres, Redis};
 
 use crate::clock::off_by;
 use crate::long;
-use crate::server::{Start, signal};
+use crate::server::{Api, Start, signal};
 use crate::shop::{Shop, home};
 
 /// Crowd of each node.
@@ -118,4 +118,21 @@ fn a_released_unit_is_sold_on_every_node_within_a_tenth_of_a_second() {
         assert_eq!(shop.api(buyer).cancel(&wanted).map(|r| r.status), Some(200));
     }
     shop.check(&[]);
+}
+
+#[test]
+fn deadlines_that_nobody_acts_on_are_seen() {
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    let (ledger, store) = (postgres.database(), redis.url());
+    let idle = Start::on(&ledger, &store).env("TIDEGATE_WORKERS", "false").ready();
+    idle.api.sku("x", 5);
+    assert_eq!(idle.api.place("o", "x", 1, 1).map(|reply| reply.status), Some(201));
+    let late = |api: &Api| api.readiness().contains("deadlines-late");
+    assert!(!late(&idle.api), "{}", idle.api.readiness());
+    // A second until it is due, five that it may be late, two between two looks.
+    idle.api.wait("it says that nobody acts", Duration::from_secs(12), late);
+    assert_eq!(idle.api.order("o")["status"], "pending");
+    let worker = Start::on(&ledger, &store).ready();
+    worker.api.wait("somebody acts", Duration::from_secs(5), |api| api.order("o")["status"] == "cancelled");
+    idle.api.wait("it sees that, too", Duration::from_secs(5), |api| !late(api));
 }

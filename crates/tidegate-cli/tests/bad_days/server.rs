@@ -116,9 +116,13 @@ impl Server {
     }
 
     /// SIGTERM, and the way it ended; no longer than ten seconds.
-    pub fn terminate(mut self) -> ExitStatus {
+    pub fn terminate(self) -> ExitStatus {
         signal(self.child.id(), "TERM");
-        let begun = Instant::now();
+        self.ended(Instant::now())
+    }
+
+    /// The way it ends after a SIGTERM that was sent at `begun`; no longer than ten seconds since.
+    pub fn ended(mut self, begun: Instant) -> ExitStatus {
         loop {
             if let Some(status) = self.child.try_wait().expect("its state can be asked") {
                 return status;

@@ -1,11 +1,14 @@
-//! SIGTERM under load: nothing acknowledged is lost, and it ends within ten seconds.
+//! SIGTERM under load, also while a store stands still: nothing acknowledged is lost, and it ends within ten seconds.
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use tidegate_conformance::servers::{MariaDb, Postgres, Redis};
 
 use crate::kill::{Crowd, verify};
-use crate::server::Start;
+use crate::server::{Start, signal};
+use crate::shop::{Shop, home};
 
 #[test]
 fn terminated_under_load_with_slow_clients_about() {
@@ -32,6 +35,46 @@ fn terminated_under_load_with_slow_clients_about() {
     let server = Start::in_folder(folder.path()).ready();
     verify(&server.api, &told);
     server.api.check();
+}
+
+/// `freeze` stops a store under load; both nodes are told to stop at once, and are gone within ten seconds. What they had
+/// acknowledged is there once `thaw` has woken it.
+fn stopped_while_frozen(ledger: String, store: String, freeze: impl Fn(), thaw: impl Fn()) {
+    let mut shop = Shop::open(ledger, store, 2);
+    let crowds = shop.crowds(2);
+    std::thread::sleep(Duration::from_millis(700));
+    freeze();
+    std::thread::sleep(Duration::from_millis(300));
+    let nodes = std::mem::take(&mut shop.nodes);
+    let begun = Instant::now();
+    nodes.iter().for_each(|node| signal(node.child.id(), "TERM"));
+    let ends: Vec<_> = nodes.into_iter().map(|node| node.ended(begun)).collect();
+    assert!(ends.iter().all(|end| end.code().is_some()), "{ends:?}");
+    let told = home(crowds);
+    thaw();
+    shop.nodes.push(Start::on(&shop.ledger, &shop.store).ready());
+    assert!(told.len() > 20, "only {} acknowledgements", told.len());
+    shop.settle();
+    verify(shop.api(0), &told);
+    shop.api(0).check();
+}
+
+#[test]
+fn stopped_while_redis_is_frozen() {
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    stopped_while_frozen(postgres.database(), redis.url(), || redis.freeze(), || redis.thaw());
+}
+
+#[test]
+fn stopped_while_postgres_is_frozen() {
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    stopped_while_frozen(postgres.database(), redis.url(), || postgres.freeze(), || postgres.thaw());
+}
+
+#[test]
+fn stopped_while_mariadb_is_frozen() {
+    let (mariadb, redis) = (MariaDb::start(), Redis::start());
+    stopped_while_frozen(mariadb.database(), redis.url(), || mariadb.freeze(), || mariadb.thaw());
 }
 
 #[test]

@@ -165,6 +165,20 @@ fn a_worker_ends_the_orders_of_servers_without_workers() {
 }
 
 #[test]
+fn a_start_without_redis_warns_and_says_when_it_is_back() {
+    let (mariadb, redis) = (MariaDb::start(), Redis::start());
+    redis.kill();
+    let dir = folder();
+    let serve = Serve::start(dir.path(), &["--ledger", &mariadb.database(), "--store", &redis.url()]);
+    let log = || std::fs::read_to_string(dir.path().join("serve.log")).expect("a log");
+    let warned = log().lines().any(|line| line.contains("WARN") && line.contains("Redis cannot be used yet"));
+    assert!(warned, "{}", log());
+    redis.restart();
+    wait_until("it says so", || log().contains("Redis can be used again"));
+    assert_eq!(serve.stop(Signal::TERM).0, Some(0));
+}
+
+#[test]
 fn a_node_that_divides_the_index_in_another_way_is_refused() {
     let (mariadb, redis) = (MariaDb::start(), Redis::start());
     let (ledger, store) = (mariadb.database(), redis.url());
