@@ -11,12 +11,22 @@
 //! | `{tg:NAME}:rebuild` | string, expires | who rebuilds the index now |
 //! | `{tg:NAME:s:TAG}:stock:SKU` | string | units of a SKU of a [`crate::StockCounter`]; TAG: the SKU's hash tag, or the SKU |
 //! | `{tg:NAME:s:TAG}:op:ID` | string, expires | what an operation did |
+//! | `tg:NAME:c:NAMESPACE:{:KEY}:0`..`:3` | string, expires | a cached entry, a slot for each schema number modulo 4 |
+//! | `tg:NAME:c:NAMESPACE:{:KEY}:r0`..`:r3` | string, expires | who refreshes the entry |
+//! | `tg:NAME:c:NAMESPACE:{:KEY}:n` | hash, expires | `v`: no older version may be stored; `f`: loads that failed in a row |
+//! | `tg:NAME:ct:NAMESPACE:{TAG}` | string, expires | counter of a tag; TAG: its hash, 16 hexadecimal digits |
+//! | `{tg:NAME:cbB}:inv` | stream, expires | what caches tell each other, divided into streams |
+//! | `{tg:NAME:cb}:layout` | string, expires | into how many |
 //! | `{..}:probe` | string, expires | whether the server that holds keys of these braces takes writes |
 //!
+//! In KEY, the encoded key of a cached entry, `%`, `{` and `}` are written `%25`, `%7B` and `%7D`: so it never ends its
+//! braces, the colon before it keeps them from being empty, and no two keys are written alike.
+//!
 //! Channels: `tg:NAME:earlier` (a partition has an earlier head), `tg:NAME:bus:LEDGER` ([`crate::RedisBus`]; without `:LEDGER`
-//! where none is named).
+//! where none is named), `tg:NAME:cw` (a lease that somebody waited for is over).
 
-use tidegate_backend::LedgerId;
+use tidegate_backend::{CacheKey, LedgerId};
+use tidegate_core::cache::SCHEMA_SLOTS;
 
 /// Most partitions: each gets a share of every claim.
 pub(crate) const MAX_PARTITIONS: usize = 32;
@@ -72,6 +82,76 @@ impl Keys {
         let of = ledger.map_or_else(String::new, |ledger| format!(":{ledger}"));
         format!("tg:{}:bus{of}", self.name)
     }
+
+    /// The entry of `key` for one schema.
+    pub(crate) fn slot(&self, key: &CacheKey, schema: u32) -> Vec<u8> {
+        let mut out = self.cell(key, 1);
+        out.push(digit(schema));
+        out
+    }
+
+    pub(crate) fn refresher(&self, key: &CacheKey, schema: u32) -> Vec<u8> {
+        let mut out = self.cell(key, 2);
+        out.extend([b'r', digit(schema)]);
+        out
+    }
+
+    pub(crate) fn notes(&self, key: &CacheKey) -> Vec<u8> {
+        let mut out = self.cell(key, 1);
+        out.push(b'n');
+        out
+    }
+
+    /// Every slot, then every refresher, whatever the schema of `key`.
+    pub(crate) fn entries(&self, key: &CacheKey) -> impl Iterator<Item = Vec<u8>> {
+        let slots = (0..SCHEMA_SLOTS).map(|schema| self.slot(key, schema));
+        slots.chain((0..SCHEMA_SLOTS).map(|schema| self.refresher(key, schema)))
+    }
+
+    /// What the keys of `key` begin with; room for `more` bytes.
+    fn cell(&self, key: &CacheKey, more: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.name.len() + key.namespace.len() + key.key.len() + 12 + more);
+        out.extend_from_slice(b"tg:");
+        out.extend_from_slice(self.name.as_bytes());
+        out.extend_from_slice(b":c:");
+        out.extend_from_slice(key.namespace.as_bytes());
+        out.extend_from_slice(b":{:");
+        for byte in &key.key {
+            match byte {
+                b'%' => out.extend_from_slice(b"%25"),
+                b'{' => out.extend_from_slice(b"%7B"),
+                b'}' => out.extend_from_slice(b"%7D"),
+                byte => out.push(*byte),
+            }
+        }
+        out.extend_from_slice(b"}:");
+        out
+    }
+
+    /// What the keys of all cells of a namespace look like. Neither part has a character that patterns know.
+    pub(crate) fn cells(&self, namespace: &str) -> Vec<u8> {
+        format!("tg:{}:c:{namespace}:{{:*", self.name).into_bytes()
+    }
+
+    pub(crate) fn tag_counter(&self, namespace: &str, tag: u64) -> Vec<u8> {
+        format!("tg:{}:ct:{namespace}:{{{tag:016x}}}", self.name).into_bytes()
+    }
+
+    pub(crate) fn cache_stream(&self, bucket: usize) -> Vec<u8> {
+        format!("{{tg:{}:cb{bucket}}}:inv", self.name).into_bytes()
+    }
+
+    pub(crate) fn cache_layout(&self) -> Vec<u8> {
+        format!("{{tg:{}:cb}}:layout", self.name).into_bytes()
+    }
+
+    pub(crate) fn woken_channel(&self) -> String {
+        format!("tg:{}:cw", self.name)
+    }
+}
+
+fn digit(schema: u32) -> u8 {
+    b'0' + (schema % SCHEMA_SLOTS) as u8
 }
 
 /// A tag inside our braces must not close them.
@@ -91,5 +171,21 @@ mod tests {
         let keys = Keys::new("shop");
         assert_eq!(keys.stock("a}b"), b"{tg:shop:s:a%7Db}:stock:a}b");
         assert_eq!(keys.stock_operation("sale", "1"), b"{tg:shop:s:sale}:op:1");
+    }
+
+    #[test]
+    fn cached_keys_lie_together_and_apart_from_others() {
+        let keys = Keys::new("shop");
+        let key = |key: &[u8]| CacheKey { namespace: "n".into(), schema: 6, key: bytes::Bytes::copy_from_slice(key) };
+        assert_eq!(keys.slot(&key(b"a}{%7Bz"), 6), b"tg:shop:c:n:{:a%7D%7B%257Bz}:2");
+        assert_eq!(keys.slot(&key(b""), 6), b"tg:shop:c:n:{:}:2");
+        let all: std::collections::HashSet<_> =
+            [&b"a"[..], b"a}", b"a%7D", b"a%257D", b"a{", b"a%"].map(|k| keys.slot(&key(k), 6)).into_iter().collect();
+        assert_eq!(all.len(), 6);
+        assert_eq!(keys.refresher(&key(b"k"), 5), b"tg:shop:c:n:{:k}:r1");
+        assert_eq!(keys.notes(&key(b"k")), b"tg:shop:c:n:{:k}:n");
+        let entries: Vec<_> = keys.entries(&key(b"k")).collect();
+        assert_eq!((entries.len(), &entries[2][..]), (8, &b"tg:shop:c:n:{:k}:2"[..]));
+        assert_eq!(keys.tag_counter("n", 255), b"tg:shop:ct:n:{00000000000000ff}");
     }
 }

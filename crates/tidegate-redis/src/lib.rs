@@ -4,12 +4,14 @@
 //! - `keys.rs`: every key. `scripts/`: every script. `reply.rs`: what scripts answer, taken apart.
 //! - `deadlines/`: [`RedisDeadlines`], the shared index of what is due.
 //! - `bus/`: [`RedisBus`], what nodes tell each other.
+//! - `cache/`: [`RedisCache`], the store of the cache.
 //! - `blocks/`: [`StockCounter`] and [`OrderStatus`], for teams whose order data live elsewhere.
 //!
 //! Redis 6.2 or Valkey 7.2 and newer. No type of the client crosses this crate's border.
 
 mod blocks;
 mod bus;
+mod cache;
 mod connect;
 mod deadlines;
 mod keys;
@@ -18,5 +20,6 @@ mod scripts;
 
 pub use blocks::{OrderStatus, StatusChange, StatusOutcome, StockAnswer, StockCounter, StockOperation};
 pub use bus::RedisBus;
+pub use cache::{RedisCache, RedisCacheOptions};
 pub use connect::{Connector, RedisOptions};
 pub use deadlines::{DeadlineOptions, RedisDeadlines};

@@ -4,6 +4,7 @@ use tidegate_backend::{Error, ErrorKind, Result};
 
 use super::failed;
 use super::link::Link;
+use super::options::Role;
 
 /// The oldest version with the commands we use.
 const OLDEST: (u32, u32) = (6, 2);
@@ -12,14 +13,30 @@ const OLDEST: (u32, u32) = (6, 2);
 ///
 /// # Errors
 /// [`ErrorKind::Configuration`]: it must not be used, and what to do about it.
-pub(super) async fn usable(link: &Link) -> Result<()> {
+pub(super) async fn usable(link: &Link, role: Role) -> Result<()> {
     for info in link.info("server").await.map_err(failed)? {
         version(&info)?;
     }
     for info in link.info("memory").await.map_err(failed)? {
-        eviction(&info)?;
+        match role {
+            Role::State => eviction(&info)?,
+            Role::Cache => room(&info),
+        }
     }
     Ok(())
+}
+
+/// A cache works under any policy, but one that evicts nothing lets it fill the server.
+fn room(info: &str) {
+    static TOLD: std::sync::Once = std::sync::Once::new();
+    if field(info, "maxmemory_policy") == Some("noeviction") {
+        TOLD.call_once(|| {
+            tracing::warn!(
+                "the cache's server evicts nothing: once its memory is full it refuses to write. Set `maxmemory` and \
+                 `maxmemory-policy allkeys-lru`, or volatile-lru where it holds Tidegate's deadlines too"
+            );
+        });
+    }
 }
 
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {

@@ -37,6 +37,19 @@ impl Link {
         }
     }
 
+    /// Runs one command.
+    pub(crate) async fn one(&self, command: Cmd) -> RedisResult<Value> {
+        match self {
+            Link::One(connection) => {
+                // A clone is a few counters; the connection behind it is the same.
+                let mut connection = connection.clone();
+                connection.send_packed_command(&command).await?.extract_error()
+            }
+            #[cfg(feature = "cluster")]
+            Link::Cluster(connection) => connection.clone().req_packed_command(&command).await?.extract_error(),
+        }
+    }
+
     /// Runs `commands` in one go; each has an answer of its own.
     pub(crate) async fn run(&self, mut commands: Vec<Cmd>) -> Vec<RedisResult<Value>> {
         let count = commands.len();
@@ -88,6 +101,49 @@ impl Link {
                 Ok(answers.into_values().collect())
             }
         }
+    }
+}
+
+/// A master of a Cluster, and a slot it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Master {
+    pub(crate) host: Host,
+    pub(crate) slot: u16,
+}
+
+impl Link {
+    /// The masters of a Cluster, each once; none for a server alone.
+    pub(crate) async fn masters(&self) -> RedisResult<Vec<Master>> {
+        if self.to_one().is_some() {
+            return Ok(Vec::new());
+        }
+        let mut command = redis::cmd("CLUSTER");
+        command.arg("SLOTS");
+        let ranges: Vec<Vec<Value>> = redis::from_redis_value(self.one(command).await?)?;
+        let mut masters: Vec<Master> = Vec::new();
+        for range in ranges {
+            let [Value::Int(slot), _, Value::Array(node), ..] = &range[..] else { continue };
+            let [Value::BulkString(name), Value::Int(port), ..] = &node[..] else { continue };
+            let (Ok(slot), Ok(port)) = (u16::try_from(*slot), u16::try_from(*port)) else { continue };
+            let host = Host { name: String::from_utf8_lossy(name).into_owned(), port };
+            if masters.iter().all(|master| master.host != host) {
+                masters.push(Master { host, slot });
+            }
+        }
+        Ok(masters)
+    }
+
+    /// Runs a command that names no key on the master of `slot`, or on the only server.
+    pub(crate) async fn on_master(&self, slot: Option<u16>, command: Cmd) -> RedisResult<Value> {
+        #[cfg(feature = "cluster")]
+        if let (Link::Cluster(connection), Some(slot)) = (self, slot) {
+            use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
+            let routing = SingleNodeRoutingInfo::SpecificNode(Route::new(slot, SlotAddr::Master));
+            let routing = RoutingInfo::SingleNode(routing);
+            return connection.clone().route_command(command, routing).await?.extract_error();
+        }
+        let _ = slot;
+        self.one(command).await
     }
 }
 
@@ -179,6 +235,19 @@ pub(crate) async fn connect_for_pushes(
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     let client = Client::open(info.set_redis_settings(settings))?;
     client.get_multiplexed_async_connection_with_config(&config(options).set_push_sender(push)).await
+}
+
+/// A connection to `host` for commands that wait; whoever is silent for `patience` is given up.
+pub(crate) async fn connect_for_waiting(
+    options: &RedisOptions,
+    host: &Host,
+    patience: Duration,
+) -> RedisResult<MultiplexedConnection> {
+    let client = client(options, host, &options.login, options.database)?;
+    let config = config(options).set_response_timeout(Some(patience));
+    let connecting = client.get_multiplexed_async_connection_with_config(&config);
+    let limit = options.connect_timeout + options.response_timeout;
+    tokio::time::timeout(limit, connecting).await.map_err(|_| timed_out())?
 }
 
 /// Where to listen: the only server, the master, or any node of a Cluster (they tell each other what is published).

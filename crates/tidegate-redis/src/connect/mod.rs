@@ -2,11 +2,13 @@
 //!
 //! - `options.rs`: [`RedisOptions`], from a URL. `link.rs`: how connections are made.
 //! - `health.rs`: what answers and errors say about the connection. `watchdog.rs`: replaces it.
+//! - `direct.rs`: the shortest way for one plain command.
 //! - `check.rs`: whether a server may be used at all. `owner.rs`: whose a name is. `listen.rs`: subscriptions, on a link of their own.
 //!
 //! No lock is held while connecting: whoever has a command uses the present connection, or hears at once why there is none.
 
 mod check;
+mod direct;
 mod health;
 mod link;
 mod listen;
@@ -24,13 +26,16 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use self::health::{Failing, Symptom};
-use self::link::{Link, RedisResult};
+use self::link::Link;
 use crate::keys::Keys;
 use crate::reply;
 use crate::scripts::Script;
 
+pub(crate) use self::direct::run_id;
+pub(crate) use self::link::{RedisResult, connect_for_waiting, listening_hosts};
 pub(crate) use self::listen::{Heard, Listener};
 pub use self::options::RedisOptions;
+pub(crate) use self::options::{Host, Mode, Role};
 pub(crate) use self::owner::Owner;
 
 /// Most calls in one round trip.
@@ -114,8 +119,12 @@ pub(crate) struct Shared {
     failing: Failing,
     /// Counts the connections; whoever reads it learns of a new one.
     epoch: watch::Sender<u64>,
+    /// The same, from before the connection is used.
+    number: AtomicU64,
     wake: Notify,
     calls: AtomicU64,
+    /// Counts the same, for whoever collects metrics; made at the first use, when a recorder is there.
+    counter: OnceLock<metrics::Counter>,
 }
 
 impl Connector {
@@ -128,11 +137,13 @@ impl Connector {
     pub async fn start(options: RedisOptions) -> Result<Self> {
         let shared = Arc::new(Shared {
             options,
+            counter: OnceLock::new(),
             owner: OnceLock::new(),
             link: ArcSwapOption::empty(),
             trouble: ArcSwap::from_pointee("not connected yet".to_owned()),
             failing: Failing::default(),
             epoch: watch::Sender::new(0),
+            number: AtomicU64::new(0),
             wake: Notify::new(),
             calls: AtomicU64::new(0),
         });
@@ -234,6 +245,11 @@ impl Connector {
         self.shared.epoch.subscribe()
     }
 
+    /// The number of the present connection; it grows before the connection is used.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.shared.number.load(Ordering::Acquire)
+    }
+
     /// One call.
     pub(crate) async fn one(&self, call: Call) -> Result<Value> {
         self.run(vec![call]).await.pop().expect("one answer a call")
@@ -257,7 +273,8 @@ impl Shared {
             return calls.iter().map(|_| Err(unavailable(&why))).collect();
         };
         self.calls.fetch_add(calls.len() as u64, Ordering::Relaxed);
-        metrics::counter!("tidegate_store_commands_total", "store" => "redis").increment(calls.len() as u64);
+        metrics::counter!("tidegate_store_commands_total", "store" => self.options.role.store())
+            .increment(calls.len() as u64);
         let mut answers = link.run(calls.iter().map(|call| call.command(false)).collect()).await;
         self.heal(&link, calls, &mut answers).await;
         self.learn(&link, calls, &answers);
@@ -291,15 +308,26 @@ impl Shared {
                 }
                 noted.push(holder);
             }
-            let Some(why) = self.failing.note(&call.key, symptom, cluster) else { continue };
-            if self.is_present(link) {
-                self.set_trouble(why);
-                if !cluster {
-                    self.link.store(None);
-                }
-                self.wake.notify_one();
-            }
+            self.note(link, &call.key, symptom);
         }
+        self.note_health(link);
+    }
+
+    /// One answer, of whoever holds `key`.
+    fn note(&self, link: &Arc<Link>, key: &[u8], symptom: Symptom) {
+        let cluster = matches!(self.options.mode, options::Mode::Cluster(_));
+        let Some(why) = self.failing.note(key, symptom, cluster) else { return };
+        if self.is_present(link) {
+            self.set_trouble(why);
+            if !cluster {
+                self.link.store(None);
+            }
+            self.wake.notify_one();
+        }
+    }
+
+    /// Whoever answers again is in no trouble.
+    fn note_health(&self, link: &Arc<Link>) {
         if self.failing.is_empty() && self.is_present(link) && !self.trouble.load().is_empty() {
             self.set_trouble(String::new());
         }
@@ -317,7 +345,11 @@ impl Shared {
     }
 
     fn note_trouble(&self, why: String) {
-        metrics::gauge!("tidegate_store_up", "store" => "redis").set(if why.is_empty() { 1.0 } else { 0.0 });
+        metrics::gauge!("tidegate_store_up", "store" => self.options.role.store()).set(if why.is_empty() {
+            1.0
+        } else {
+            0.0
+        });
         self.trouble.store(Arc::new(why));
     }
 
@@ -347,7 +379,7 @@ impl Shared {
 
     async fn try_reconnect(&self) -> Result<()> {
         let link = link::connect(&self.options).await.map_err(failed)?;
-        check::usable(&link).await?;
+        check::usable(&link, self.options.role).await?;
         if let Some(owner) = self.owner.get() {
             owner.take(&link, &self.options.name).await?;
         }
@@ -358,6 +390,7 @@ impl Shared {
             answer.map_err(failed)?;
         }
         self.failing.clear();
+        self.number.fetch_add(1, Ordering::AcqRel);
         self.link.store(Some(Arc::new(link)));
         self.set_trouble(String::new());
         self.epoch.send_modify(|epoch| *epoch += 1);

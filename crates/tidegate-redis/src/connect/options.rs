@@ -62,6 +62,26 @@ pub struct RedisOptions {
     pub(crate) name: String,
     pub(crate) response_timeout: Duration,
     pub(crate) connect_timeout: Duration,
+    pub(crate) role: Role,
+}
+
+/// What a server is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// What must not be lost while the server runs.
+    State,
+    /// What may be lost at any time.
+    Cache,
+}
+
+impl Role {
+    /// The store's name in metrics and messages.
+    pub(crate) fn store(self) -> &'static str {
+        match self {
+            Role::State => "redis",
+            Role::Cache => "redis-cache",
+        }
+    }
 }
 
 fn wrong(why: impl fmt::Display) -> Error {
@@ -98,6 +118,7 @@ impl RedisOptions {
             name: "shop".to_owned(),
             response_timeout: Duration::from_millis(500),
             connect_timeout: Duration::from_secs(1),
+            role: Role::State,
         })
     }
 

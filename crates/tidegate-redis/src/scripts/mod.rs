@@ -49,6 +49,18 @@ scripts! {
     REBUILD_END = "rebuild_end.lua";
     STOCK = "stock.lua";
     STATUS = "status.lua";
+    CACHE_LEASE = "cache_lease.lua";
+    CACHE_REFRESH = "cache_refresh.lua";
+    CACHE_RENEW = "cache_renew.lua";
+    CACHE_FILL = "cache_fill.lua";
+    CACHE_RELEASE = "cache_release.lua";
+    CACHE_FAIL = "cache_fail.lua";
+    CACHE_PUT = "cache_put.lua";
+    CACHE_INVALIDATE = "cache_invalidate.lua";
+    CACHE_MEND = "cache_mend.lua";
+    CACHE_TAG = "cache_tag.lua";
+    CACHE_TELL = "cache_tell.lua";
+    CACHE_BEAT = "cache_beat.lua";
 }
 
 #[cfg(test)]
