@@ -4,9 +4,11 @@
 //! - [`workload`]: random commands from seeded (or shrinkable) entropy.
 //! - [`faulty`]: a ledger that fails on demand.
 //! - `servers` (feature `servers`): private database servers for tests.
+//! - [`cache`]: the cases a [`tidegate_backend::CacheStore`] passes; [`cache_store_conformance!`] makes a test of each.
 //! - [`deadlines`]: the cases a [`tidegate_backend::DeadlineQueue`] passes; [`deadline_conformance!`] makes a test of each.
 //! - [`ledger`]: the cases a [`tidegate_backend::Ledger`] passes; [`ledger_conformance!`] makes a test of each.
 
+pub mod cache;
 pub mod deadlines;
 pub mod faulty;
 pub mod ledger;
@@ -76,6 +78,33 @@ macro_rules! deadline_conformance {
                 $crate::deadlines::$case(&|| Box::pin(async {
                     let (queue, kept) = $open().await;
                     $crate::deadlines::Opened { queue, kept: Box::new(kept) }
+                })).await;
+            }
+        )+
+    };
+}
+
+/// One `#[tokio::test]` for every case of [`cache`]. `$open` is an async function `fn() -> impl cache::Harness` that opens
+/// a fresh, empty store.
+#[macro_export]
+macro_rules! cache_store_conformance {
+    ($open:path) => {
+        $crate::cache_store_conformance!($open;
+            one_lease_at_a_time, everything_ends_by_itself, a_renewed_lease_outlives_its_first_life,
+            an_invalidation_revokes_every_schema, schemas_have_entries_of_their_own, a_floor_refuses_what_is_older,
+            a_refresh_never_goes_back, failures_are_shared_and_counted, a_put_needs_to_be_newer,
+            a_lease_goes_to_one_of_many, whoever_waits_is_woken, what_is_told_is_heard, what_was_missed_is_said,
+            silence_is_bounded_and_honest, it_closes, a_thousand_at_once_are_answered_in_order,
+            large_values_come_back_whole, keys_are_any_bytes, a_clear_leaves_other_namespaces,
+            counters_of_tags_never_repeat, a_forgotten_counter_starts_anew, bumps_at_once_are_distinct,
+            foreign_bytes_are_nobodys, a_foreign_delete_revokes, clocks_agree, random_operations_agree_with_the_cell);
+    };
+    ($open:path; $($case:ident),+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                $crate::cache::$case(&|| Box::pin(async {
+                    Box::new($open().await) as Box<dyn $crate::cache::Harness>
                 })).await;
             }
         )+
