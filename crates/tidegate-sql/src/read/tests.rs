@@ -150,7 +150,7 @@ async fn stock_looks_at_its_page_only(session: &mut Session) {
 
 async fn check(url: &str) {
     let mut session = Address::parse(url).unwrap().connect(Role::Reader).await.unwrap();
-    migrate::run(&mut session).await.unwrap();
+    migrate::run(&mut session, true).await.unwrap();
     fill(&mut session).await;
     // A server that knows nothing of its tables yet, and one that knows all.
     every_read_looks_at_its_page_only(&mut session).await;
