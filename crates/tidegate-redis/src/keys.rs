@@ -7,7 +7,7 @@
 //! | `{tg:NAME:dP}:held` | hash | order number -> what is known of an order that was claimed; `r` -> the last receipt |
 //! | `{tg:NAME:dP}:mark` | string | the server that held all deadlines when the index was last whole |
 //! | `{tg:NAME}:owner` | string | the ledger that has the name, and the number of partitions |
-//! | `{tg:NAME}:nodes` | hash | node -> its last heartbeat, Redis time in milliseconds |
+//! | `{tg:NAME}:nodes` | hash | node -> its last heartbeat, Redis time in milliseconds; a second later for a node without leases |
 //! | `{tg:NAME}:rebuild` | string, expires | who rebuilds the index now |
 //! | `{tg:NAME:s:TAG}:stock:SKU` | string | units of a SKU of a [`crate::StockCounter`]; TAG: the SKU's hash tag, or the SKU |
 //! | `{tg:NAME:s:TAG}:op:ID` | string, expires | what an operation did |

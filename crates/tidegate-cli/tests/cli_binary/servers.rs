@@ -238,6 +238,29 @@ fn the_tools_leave_what_is_no_ledger_on_postgres_alone() {
 }
 
 #[test]
+fn an_idle_node_asks_redis_four_times_a_second_at_most() {
+    const SECONDS: u64 = 6;
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    let dir = folder();
+    let serve = Serve::start(dir.path(), &["--ledger", &postgres.database(), "--store", &redis.url()]);
+    assert_eq!(serve.call("PUT", "/v1/skus/mug", None, Some(&json!({ "on_hand": 5 }))).0, 201);
+    assert_eq!(place(&serve, "later", 3_600).0, 201);
+    std::thread::sleep(Duration::from_secs(2));
+    redis.tell(&["CONFIG", "RESETSTAT"]);
+    std::thread::sleep(Duration::from_secs(SECONDS));
+    let stats = redis.tell(&["INFO", "commandstats"]);
+    // What scripts call inside is no round trip; these no script calls.
+    let calls = |name: &str| {
+        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
+        line.and_then(|rest| rest.split(',').next()?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let trips: u64 = ["evalsha", "eval", "ping", "publish", "subscribe", "set", "config|get"].map(calls).iter().sum();
+    assert!(calls("evalsha") > SECONDS, "it beats and looks: {stats}");
+    assert!(trips <= 4 * SECONDS, "{trips} round trips in {SECONDS} s: {stats}");
+    assert_eq!(serve.stop(Signal::TERM).0, Some(0));
+}
+
+#[test]
 fn a_redis_that_evicts_is_refused_and_one_with_tls_and_an_authority_of_its_own_taken() {
     use tidegate_conformance::servers::Setup;
     let postgres = Postgres::start();

@@ -12,8 +12,8 @@ use super::options::RedisOptions;
 
 /// Messages that may wait to be read; when more do, some were missed and the reader is told so.
 const BUFFER: usize = 4_096;
-/// A silent link is tried this often.
-const PING: Duration = Duration::from_secs(1);
+/// A silent link is tried this often, and once more at once when it does not answer.
+const PING: Duration = Duration::from_secs(3);
 /// The first pause between two attempts; it doubles up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_millis(500);
@@ -135,7 +135,8 @@ async fn subscribe(
 async fn until_lost(mut connection: MultiplexedConnection, cut: &mut watch::Receiver<bool>) -> String {
     let mut silences = 0;
     loop {
-        if tokio::time::timeout(PING, cut.wait_for(|cut| *cut)).await.is_ok() {
+        let pause = if silences == 0 { PING } else { Duration::ZERO };
+        if tokio::time::timeout(pause, cut.wait_for(|cut| *cut)).await.is_ok() {
             return "the connection is lost".to_owned();
         }
         match redis::cmd("PING").query_async::<Value>(&mut connection).await {

@@ -1,5 +1,7 @@
 //! What is due, over all partitions.
 
+use std::time::Duration;
+
 use redis::Value;
 use tidegate_backend::{Claim, Receipt, Result};
 use tidegate_core::Millis;
@@ -56,7 +58,6 @@ impl Inner {
         let arguments = vec![wire::due_until(now), wire::not_before(until), self.node.to_vec()];
         let number = |n: usize| n.to_string().into_bytes();
         let quota = |at: usize| vec![number(quotas[at].earliest), number(quotas[at].newest)];
-        let mut head = None;
         let (mut earliest, mut newest) = (Vec::new(), Vec::new());
         // In a Cluster one partition may fail while others answer: what was claimed is handed out.
         let mut failed = None;
@@ -64,15 +65,17 @@ impl Inner {
             let parts = answer.and_then(|answer| {
                 let (server, parts) = split(&answer)?;
                 for part in parts {
-                    let [mark, first, early, late] = reply::parts::<4>(part)?;
+                    let [mark, _, early, late] = reply::parts::<4>(part)?;
                     self.rebuild.saw(reply::bytes(mark)? == server);
-                    head = sooner(head, reply::score(first)?.map(wire::instant));
                     taken(early, &mut earliest)?;
                     taken(late, &mut newest)?;
                 }
                 Ok(())
             });
             failed = failed.or(parts.err());
+        }
+        if !earliest.is_empty() || !newest.is_empty() {
+            self.holds_leases(Duration::from_millis(until.since(now).unsigned_abs())).await;
         }
         if let Some(e) = failed
             && earliest.is_empty()

@@ -27,6 +27,7 @@ use tidegate_core::{Millis, OrderNo};
 use tokio::task::JoinHandle;
 
 use self::buffer::{Buffer, Change};
+use self::nodes::Holds;
 use self::rebuild::Rebuild;
 use self::wake::Wake;
 use crate::connect::{Call, Connector, Owner};
@@ -74,6 +75,7 @@ struct Inner {
     buffer: Buffer,
     wake: Wake,
     rebuild: Rebuild,
+    holds: Holds,
 }
 
 impl RedisDeadlines {
@@ -100,6 +102,7 @@ impl RedisDeadlines {
             buffer: Buffer::default(),
             wake: Wake::default(),
             rebuild: Rebuild::default(),
+            holds: Holds::default(),
         });
         inner.first_look().await;
         let tasks = vec![

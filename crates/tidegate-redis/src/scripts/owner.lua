@@ -2,7 +2,7 @@
 -- KEYS[1]  owner, KEYS[2] nodes
 -- ARGV[1]  what the asking node is: ledger and number of partitions
 -- ARGV[2]  what that replaces if no node is there, or nothing
--- returns  what is there now, and how many nodes have beaten within the last two seconds
+-- returns  what is there now, and how many nodes have beaten less than two seconds ago (idle ones: three)
 -- bound    one field a node
 local owner, nodes = KEYS[1], KEYS[2]
 local time = redis.call('TIME')

@@ -19,10 +19,14 @@ const BATCHES: usize = 2;
 pub(super) const MAX_TRIES: u32 = 20;
 /// The longest sleep: every wake-up is an optimisation, this tick is the guarantee.
 const TICK: Duration = Duration::from_millis(500);
+/// The same where looking is a round trip to a store that nodes share.
+const TICK_SHARED: Duration = Duration::from_secs(1);
 
 /// Acts on deadlines until stopped.
 pub(crate) async fn run(inner: Arc<Inner>) {
     let mut batches: JoinSet<()> = JoinSet::new();
+    // Nothing is claimed until a look has found something due.
+    let mut is_due = true;
     loop {
         while batches.len() >= BATCHES {
             let _ = batches.join_next().await;
@@ -33,10 +37,15 @@ pub(crate) async fn run(inner: Arc<Inner>) {
             tokio::time::sleep(TICK).await;
             continue;
         }
-        let claimed = claim(&inner).await;
+        let claimed = if is_due { claim(&inner).await } else { Ok(Vec::new()) };
+        let looked = match &claimed {
+            Ok(claims) if claims.is_empty() => wait(&inner).await.map(|due| is_due = due),
+            _ => Ok(()),
+        };
+        let claimed = looked.and(claimed);
         inner.health.claimed(claimed.as_ref().err().map(ToString::to_string));
         match claimed {
-            Ok(claims) if claims.is_empty() => wait(&inner).await,
+            Ok(claims) if claims.is_empty() => {}
             Ok(claims) => {
                 let inner = Arc::clone(&inner);
                 batches.spawn(async move {
@@ -58,20 +67,24 @@ async fn claim(inner: &Inner) -> Result<Vec<Claim>> {
     Ok(inner.deadlines.claim(now, MAX_BATCH_COMMANDS, inner.options.lease_ms).await?)
 }
 
-/// Sleeps until something is due, or an earlier deadline arrives, or the tick.
-async fn wait(inner: &Inner) {
-    let earlier = inner.deadlines.earlier();
+/// Looks when something is due and sleeps until then; gives true when it is. An earlier deadline or the tick end the sleep
+/// before.
+async fn wait(inner: &Inner) -> Result<bool> {
+    let next = inner.deadlines.next_at().await?;
     let clock = inner.ledger.clock();
     let due = async {
-        match inner.deadlines.next_at().await {
-            Ok(Some(at)) => clock.sleep_until(at).await,
-            _ => std::future::pending().await,
+        match next {
+            Some(at) => clock.sleep_until(at).await,
+            None => std::future::pending().await,
         }
     };
+    let tick = if inner.deadlines.is_shared() { TICK_SHARED } else { TICK };
     tokio::select! {
-        () = earlier => {}
-        () = due => {}
-        () = tokio::time::sleep(TICK) => {}
+        biased;
+        () = due => Ok(true),
+        // What was scheduled since that look began is not missed.
+        () = inner.deadlines.earlier() => Ok(false),
+        () = tokio::time::sleep(tick) => Ok(false),
     }
 }
 
