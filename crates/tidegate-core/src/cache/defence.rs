@@ -55,6 +55,20 @@ impl Governor {
         self.next = start + interval;
         if pause.is_zero() { Admission::Now } else { Admission::After(pause) }
     }
+
+    /// Names the place that [`Governor::admit`] has just given.
+    #[must_use]
+    pub fn place(&self) -> Duration {
+        self.next
+    }
+
+    /// Gives back a place that no load was started on, if nobody has got a later one; else the place stays taken, so that
+    /// loads never start faster than the rate.
+    pub fn give_back(&mut self, place: Duration) {
+        if let Some(interval) = self.interval.filter(|_| self.next == place) {
+            self.next -= interval;
+        }
+    }
 }
 
 /// The breaker in front of a store: after some calls in a row without an answer nobody waits for the store; one call at a
@@ -148,6 +162,18 @@ mod tests {
         assert_eq!(governor.admit(ms(5_000), ms(150)), Admission::Overloaded(ms(50)));
         assert_eq!(governor.admit(ms(5_050), ms(150)), Admission::After(ms(150)));
         assert_eq!(Governor::new(None).admit(ms(1), ms(0)), Admission::Now);
+    }
+
+    #[test]
+    fn only_the_last_place_can_be_given_back() {
+        let mut governor = Governor::new(NonZeroU32::new(10));
+        assert_eq!(governor.admit(ms(1_000), ms(0)), Admission::Now);
+        let first = governor.place();
+        governor.give_back(first);
+        assert_eq!(governor.admit(ms(1_000), ms(0)), Admission::Now);
+        assert_eq!(governor.admit(ms(1_000), ms(100)), Admission::After(ms(100)));
+        governor.give_back(first);
+        assert_eq!(governor.admit(ms(1_000), ms(150)), Admission::Overloaded(ms(50)));
     }
 
     #[test]

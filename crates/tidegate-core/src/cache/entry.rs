@@ -87,6 +87,14 @@ pub struct TagStamp {
     pub counter: u64,
 }
 
+impl TagStamp {
+    /// What a tag is known by.
+    #[must_use]
+    pub fn hash(tag: &str) -> u64 {
+        xxh3_64(tag.as_bytes())
+    }
+}
+
 /// What a value and "there is none" have in common.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Header {
