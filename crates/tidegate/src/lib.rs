@@ -6,11 +6,14 @@
 //! - [`Orders`]: place, pay, cancel, extend, fulfil, and the money around them.
 //! - [`Catalog`]: SKUs, their stock, its ledger.
 //! - [`Operations`]: events, readiness, the clock, reconciliation.
+//! - [`cache`] (feature `cache`): a typed cache in front of a database.
 //! - `workers/`: group commit in front of the ledger, the probe batcher in front of its readers, due orders, the sweep, what
 //!   nodes tell each other and how they find what was lost on the way.
 //!
 //! With the default feature `embedded` no server is needed: SQLite beside the process, everything else in it.
 
+#[cfg(feature = "cache")]
+pub mod cache;
 mod catalog;
 #[cfg(feature = "embedded")]
 mod embedded;

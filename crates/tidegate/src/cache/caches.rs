@@ -1,0 +1,140 @@
+//! [`Caches`]: what the caches of a process share, and where they are made.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use tidegate_backend::CacheStore;
+use tokio::runtime::Handle;
+
+use super::builder::CacheBuilder;
+use super::codec::Json;
+use super::errors::CacheError;
+use super::hub::{Hub, HubOptions, Owner};
+use super::ticks::Ticks;
+
+/// Loads at once in a process, if not said otherwise.
+pub const DEFAULT_LOAD_BUDGET: usize = 64;
+/// Bytes of all in-process levels together, if not said otherwise.
+pub const DEFAULT_LOCAL_BYTES: usize = 64 << 20;
+
+/// The caches of a process on one store. Cheap to clone. The tasks of its own end with [`Caches::close`], or when the last
+/// handle of it and of its caches is dropped.
+#[derive(Clone)]
+pub struct Caches {
+    pub(super) hub: Arc<Hub>,
+    pub(super) owner: Arc<Owner>,
+}
+
+impl Caches {
+    /// Begins to set up caches on `store`.
+    #[must_use]
+    pub fn builder(store: Arc<dyn CacheStore>) -> CachesBuilder {
+        CachesBuilder {
+            store,
+            load_budget: DEFAULT_LOAD_BUDGET,
+            load_rate: None,
+            local_bytes: DEFAULT_LOCAL_BYTES,
+            tokio_time: false,
+            mutant_joins_old_flights: false,
+        }
+    }
+
+    /// Begins to set up the cache of `namespace`: 1 to 64 of `a-z 0-9 . _ -`; one a process. Every process that uses the
+    /// namespace should give it the same settings.
+    #[must_use]
+    pub fn cache<K, V>(&self, namespace: &str) -> CacheBuilder<K, V, Json> {
+        CacheBuilder::new(self.clone(), namespace, Json, PhantomData)
+    }
+
+    /// Ends the tasks: loads that run are dropped, whoever waits for them is told [`CacheError::Stopping`]; then closes the
+    /// store. Takes at most 5 s and what the store takes.
+    pub async fn close(&self) {
+        self.hub.close().await;
+    }
+}
+
+impl fmt::Debug for Caches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let store = self.hub.store.store.capabilities();
+        f.debug_struct("Caches").field("store", &store).field("stopping", &self.hub.is_stopping()).finish()
+    }
+}
+
+/// Sets up [`Caches`].
+pub struct CachesBuilder {
+    store: Arc<dyn CacheStore>,
+    load_budget: usize,
+    load_rate: Option<NonZeroU32>,
+    local_bytes: usize,
+    tokio_time: bool,
+    mutant_joins_old_flights: bool,
+}
+
+impl CachesBuilder {
+    /// Loads at once in this process, all caches together; 1 or more, [`DEFAULT_LOAD_BUDGET`] if not given.
+    #[must_use]
+    pub fn load_budget(mut self, loads: usize) -> Self {
+        self.load_budget = loads;
+        self
+    }
+
+    /// Loads a second in this process, all caches together; no bound if not given.
+    #[must_use]
+    pub fn load_rate(mut self, loads: NonZeroU32) -> Self {
+        self.load_rate = Some(loads);
+        self
+    }
+
+    /// Bytes of all in-process levels together; [`DEFAULT_LOCAL_BYTES`] if not given. 0: no in-process levels.
+    #[must_use]
+    pub fn local_bytes(mut self, bytes: usize) -> Self {
+        self.local_bytes = bytes;
+        self
+    }
+
+    /// Takes the time from Tokio's clock, which a test can pause. Dearer at each hit.
+    #[must_use]
+    pub fn tokio_time(mut self) -> Self {
+        self.tokio_time = true;
+        self
+    }
+
+    /// Breaks the cache on purpose, to see that the tests notice: readers take what a load gave even if it began before
+    /// they asked and was invalidated meanwhile.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn mutant_joins_old_flights(mut self) -> Self {
+        self.mutant_joins_old_flights = true;
+        self
+    }
+
+    /// Starts the tasks of its own on the current Tokio runtime.
+    ///
+    /// # Errors
+    /// [`CacheError::Configuration`]: a budget of 0, or not called in a Tokio runtime.
+    pub fn start(self) -> Result<Caches, CacheError> {
+        if !(1..=tokio::sync::Semaphore::MAX_PERMITS).contains(&self.load_budget) {
+            return Err(CacheError::Configuration("load_budget must be 1 or more".to_owned()));
+        }
+        let runtime = Handle::try_current().map_err(|_| {
+            CacheError::Configuration("start caches within a Tokio runtime: their loads run there".to_owned())
+        })?;
+        let options = HubOptions {
+            load_budget: self.load_budget,
+            load_rate: self.load_rate,
+            local_bytes: self.local_bytes,
+            ticks: if self.tokio_time { Ticks::tokio() } else { Ticks::coarse() },
+            mutant_joins_old_flights: self.mutant_joins_old_flights,
+        };
+        let hub = Hub::start(self.store, options, runtime);
+        Ok(Caches { owner: Arc::new(Owner(Arc::clone(&hub))), hub })
+    }
+}
+
+impl fmt::Debug for CachesBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CachesBuilder").field("load_budget", &self.load_budget).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,347 @@
+//! What a flight does: take the lease, or wait for another's; load; fill.
+//!
+//! Every result carries the point up to which it is proven right. What the store held at a moment was invalidated by
+//! nothing acknowledged before that moment; a fill that the store accepted, the same at its own moment, since an
+//! invalidation in between would have removed the lease. A load without such a proof (fill refused, store away) is right
+//! as of its beginning: the commit came before the invalidation, and the load saw it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_backend::CacheKey;
+use tidegate_core::cache::cell::{Holder, Notes};
+use tidegate_core::cache::{EntryId, Op, Reply};
+
+use super::attempt::{Attempt, load_once};
+use super::chain::{self, Chain};
+use super::errors::CacheError;
+use super::flight::{Flight, Landed, Outcome};
+use super::governor::{Permit, admit};
+use super::local::Kept;
+use super::read::mark_began;
+use super::space::{Inner, Seen};
+
+/// A lease that is waited for is looked at again after this, doubling to [`LONGEST_LOOK`], unless a notice comes first.
+const FIRST_LOOK: Duration = Duration::from_millis(10);
+/// The longest pause between two looks at a lease.
+const LONGEST_LOOK: Duration = Duration::from_millis(100);
+/// Another process refreshes: this one looks whether it is done after so long, milliseconds.
+const BUSY_HOLD_MS: i64 = 100;
+/// Most attempts of a forced load to get hold of its key in the store; then it loads without.
+const MAX_FORCE_ATTEMPTS: u32 = 5;
+
+/// What a flight is started for.
+pub(super) enum Want {
+    /// The store had nothing to serve.
+    Load(Hint),
+    /// The value with this fill id is stale, or soon will be.
+    Refresh(EntryId),
+    /// A caller wants a load that begins now.
+    Force,
+}
+
+/// What the store had instead of something to serve.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Hint {
+    Nothing,
+    /// Somebody loads.
+    Leased,
+    /// The value of this fill, made old by a tag.
+    Old(EntryId),
+    /// Bytes of no use.
+    Remove,
+}
+
+impl Hint {
+    pub(super) fn old<V>(kept: &Kept<V>) -> Self {
+        // Only values can be refreshed in place.
+        if kept.value.is_some() { Self::Old(kept.id) } else { Self::Remove }
+    }
+}
+
+/// The task of one flight.
+pub(super) struct Leader<K, V> {
+    pub(super) inner: Arc<Inner<K, V>>,
+    pub(super) key: K,
+    pub(super) bytes: Bytes,
+    pub(super) cache_key: CacheKey,
+    flight: Arc<Flight<V>>,
+    pub(super) chain: Chain,
+}
+
+/// A point up to which a result is proven: in the order of reads and loads, by the process' clock, and by the generation
+/// of the key's copies.
+#[derive(Clone, Copy)]
+pub(super) struct Point {
+    pub(super) order: u64,
+    pub(super) at: i64,
+    pub(super) generation: u64,
+}
+
+enum Look<V> {
+    Landed(Landed<V>),
+    Hint(Hint),
+    Down,
+}
+
+impl<K, V> Leader<K, V>
+where
+    K: Clone + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    pub(super) fn new(inner: &Arc<Inner<K, V>>, key: K, bytes: Bytes, flight: Arc<Flight<V>>, chain: Chain) -> Self {
+        Self { cache_key: inner.cache_key(&bytes), inner: Arc::clone(inner), key, bytes, flight, chain }
+    }
+
+    pub(super) async fn run(&self, want: Want, permit: Option<Permit>) -> Landed<V> {
+        match want {
+            Want::Load(hint) => self.load(hint).await,
+            Want::Refresh(fill) => self.refresh(fill, permit.unwrap_or_else(Permit::nested)).await,
+            Want::Force => self.force().await,
+        }
+    }
+
+    /// Now, before something is asked.
+    pub(super) fn point(&self) -> Point {
+        let (generation, at) = (self.inner.generation(&self.bytes), self.inner.hub.ticks.now());
+        Point { generation, at, order: self.inner.hub.next() }
+    }
+
+    async fn admitted(&self) -> Result<Permit, Landed<V>> {
+        if self.chain.is_some() {
+            return Ok(Permit::nested());
+        }
+        admit(self.inner.gates(), self.inner.knobs.hard_timeout).await.map_err(|retry_after| {
+            self.inner.metrics.counts.overloaded.one();
+            Landed::failed(CacheError::Overloaded { retry_after })
+        })
+    }
+
+    /// How long a flight may wait for others' leases: their load, and one lease of a process that died.
+    fn patience_ms(&self) -> i64 {
+        let load = i64::try_from(self.inner.knobs.hard_timeout.as_millis()).unwrap_or(i64::MAX);
+        load.saturating_add(self.inner.knobs.lease_ms).saturating_add(LONGEST_LOOK.as_millis() as i64)
+    }
+
+    async fn load(&self, mut hint: Hint) -> Landed<V> {
+        let give_up = self.inner.hub.ticks.now().saturating_add(self.patience_ms());
+        let mut pause = FIRST_LOOK;
+        while self.inner.hub.ticks.now() < give_up {
+            hint = match hint {
+                Hint::Leased => {
+                    let _ = tokio::time::timeout(pause, self.flight.woken.notified()).await;
+                    pause = (pause * 2).min(LONGEST_LOOK);
+                    match self.look().await {
+                        Look::Landed(landed) => return landed,
+                        Look::Hint(hint) => hint,
+                        Look::Down => return self.without_store().await,
+                    }
+                }
+                Hint::Remove => {
+                    self.inner.metrics.counts.unreadable.one();
+                    let remove = Op::Invalidate { floor: None, keep_floor_ms: 1 };
+                    if self.inner.hub.store.apply(&self.cache_key, remove).await.is_err() {
+                        return self.without_store().await;
+                    }
+                    Hint::Nothing
+                }
+                Hint::Nothing => match self.take_lease().await {
+                    Look::Landed(landed) => return landed,
+                    Look::Hint(hint) => hint,
+                    Look::Down => return self.without_store().await,
+                },
+                Hint::Old(fill) => match self.take_over(fill).await {
+                    Look::Landed(landed) => return landed,
+                    Look::Hint(hint) => hint,
+                    Look::Down => return self.without_store().await,
+                },
+            };
+        }
+        Landed::failed(CacheError::Timeout)
+    }
+
+    /// Looks at the store again.
+    async fn look(&self) -> Look<V> {
+        let point = self.point();
+        match self.inner.hub.store.read(&self.cache_key).await {
+            Ok(found) => self.judge(found.as_deref(), point).await,
+            Err(_) => Look::Down,
+        }
+    }
+
+    async fn judge(&self, found: Option<&[u8]>, point: Point) -> Look<V> {
+        match self.inner.see(&self.bytes, found, point.at) {
+            Seen::Nothing => Look::Hint(Hint::Nothing),
+            Seen::Leased => Look::Hint(Hint::Leased),
+            Seen::Unusable => Look::Hint(Hint::Remove),
+            Seen::Failed(error) => Look::Landed(Landed::failed(error)),
+            Seen::Usable(kept, _, stamps) => match self.inner.are_current(&stamps, true).await {
+                Err(_) => Look::Down,
+                Ok(false) => Look::Hint(Hint::old(&kept)),
+                Ok(true) => {
+                    self.inner.keep(&self.bytes, &kept, &stamps, point.generation);
+                    Look::Landed(Landed { result: Outcome::Found(kept, true), as_of: point.order, began: 0 })
+                }
+            },
+        }
+    }
+
+    async fn take_lease(&self) -> Look<V> {
+        let permit = match self.admitted().await {
+            Ok(permit) => permit,
+            Err(landed) => return Look::Landed(landed),
+        };
+        let token = Inner::<K, V>::id();
+        let lease = Op::Lease { token, for_ms: self.inner.knobs.lease_ms };
+        let point = self.point();
+        match self.inner.hub.store.apply(&self.cache_key, lease).await {
+            Ok(Reply::Granted(notes)) => Look::Landed(self.lead(permit, Some(Holder::Lease(token)), notes).await),
+            Ok(Reply::Present(bytes)) => {
+                permit.unused();
+                self.judge(Some(&bytes), point).await
+            }
+            Ok(_) => {
+                permit.unused();
+                Look::Hint(Hint::Leased)
+            }
+            Err(_) => {
+                permit.unused();
+                Look::Down
+            }
+        }
+    }
+
+    /// A value that a tag made old is replaced under its refresh: one process loads, no lease of others is lost.
+    async fn take_over(&self, fill: EntryId) -> Look<V> {
+        let permit = match self.admitted().await {
+            Ok(permit) => permit,
+            Err(landed) => return Look::Landed(landed),
+        };
+        let token = Inner::<K, V>::id();
+        let refresh = Op::Refresh { fill, token, for_ms: self.inner.knobs.lease_ms };
+        match self.inner.hub.store.apply(&self.cache_key, refresh).await {
+            Ok(Reply::Granted(notes)) => {
+                Look::Landed(self.lead(permit, Some(Holder::Refresh { fill, token }), notes).await)
+            }
+            // Others are at it.
+            Ok(_) => {
+                permit.unused();
+                Look::Hint(Hint::Leased)
+            }
+            Err(_) => {
+                permit.unused();
+                Look::Down
+            }
+        }
+    }
+
+    async fn refresh(&self, fill: EntryId, permit: Permit) -> Landed<V> {
+        let token = Inner::<K, V>::id();
+        let refresh = Op::Refresh { fill, token, for_ms: self.inner.knobs.lease_ms };
+        match self.inner.hub.store.apply(&self.cache_key, refresh).await {
+            Ok(Reply::Granted(notes)) => self.lead(permit, Some(Holder::Refresh { fill, token }), notes).await,
+            Err(_) => self.lead(permit, None, Notes::default()).await,
+            Ok(reply) => {
+                permit.unused();
+                if reply == Reply::Busy {
+                    let until = self.inner.hub.ticks.now().saturating_add(BUSY_HOLD_MS);
+                    self.inner.memory.hold(&self.bytes, until);
+                    return Landed::again();
+                }
+                // It was replaced: the new value is kept in process.
+                match self.look().await {
+                    Look::Landed(landed) => landed,
+                    Look::Hint(_) | Look::Down => Landed::again(),
+                }
+            }
+        }
+    }
+
+    /// Takes the place of whatever is there: a value stays to be served meanwhile, a load of others loses its lease.
+    async fn force(&self) -> Landed<V> {
+        for _ in 0..MAX_FORCE_ATTEMPTS {
+            let point = self.point();
+            let Ok(found) = self.inner.hub.store.read(&self.cache_key).await else { break };
+            let fill = match self.inner.see(&self.bytes, found.as_deref(), point.at) {
+                Seen::Usable(kept, ..) if kept.value.is_some() => Some(kept.id),
+                Seen::Nothing => None,
+                _ => {
+                    let remove = Op::Invalidate { floor: None, keep_floor_ms: 1 };
+                    if self.inner.hub.store.apply(&self.cache_key, remove).await.is_err() {
+                        break;
+                    }
+                    None
+                }
+            };
+            let permit = match self.admitted().await {
+                Ok(permit) => permit,
+                Err(landed) => return landed,
+            };
+            let (token, for_ms) = (Inner::<K, V>::id(), self.inner.knobs.lease_ms);
+            let op = match fill {
+                Some(fill) => Op::Refresh { fill, token, for_ms },
+                None => Op::Lease { token, for_ms },
+            };
+            let reply = self.inner.hub.store.apply(&self.cache_key, op).await;
+            match (reply, fill) {
+                (Ok(Reply::Granted(notes)), Some(fill)) => {
+                    return self.lead(permit, Some(Holder::Refresh { fill, token }), notes).await;
+                }
+                // The fill compares the value, not the token: that another refreshes is no hindrance.
+                (Ok(Reply::Busy), Some(fill)) => {
+                    return self.lead(permit, Some(Holder::Refresh { fill, token }), Notes::default()).await;
+                }
+                (Ok(Reply::Granted(notes)), None) => {
+                    return self.lead(permit, Some(Holder::Lease(token)), notes).await;
+                }
+                (Ok(_), _) => permit.unused(),
+                (Err(_), _) => {
+                    permit.unused();
+                    break;
+                }
+            }
+        }
+        self.without_store().await
+    }
+
+    /// The store is away: a load within the budget, shared in this process only. A lease that was asked for and not
+    /// answered is never filled: it may be granted after the load has read.
+    async fn without_store(&self) -> Landed<V> {
+        match self.admitted().await {
+            Ok(permit) => self.lead(permit, None, Notes::default()).await,
+            Err(landed) => landed,
+        }
+    }
+
+    /// Loads, and gives the result to the store if there is a holder.
+    async fn lead(&self, permit: Permit, holder: Option<Holder>, notes: Notes) -> Landed<V> {
+        let hashes = match self.inner.tag_hashes(&self.key) {
+            Ok(hashes) => hashes,
+            Err(error) => return Landed::failed(error),
+        };
+        // Before the load: whoever bumps a tag later makes this entry old.
+        let stamps = self.inner.stamps(&hashes).await.ok();
+        let store = &self.inner.hub.store;
+        let mut point = self.point();
+        point.order = mark_began(&self.inner, &self.flight);
+        let born = store.store.now();
+        let began = tokio::time::Instant::now();
+        let loaded = chain::within(
+            Arc::as_ptr(&self.inner).addr(),
+            vec![self.bytes.clone()],
+            self.chain.clone(),
+            load_once(&self.inner, &self.key, &self.cache_key, holder, notes.floor),
+        )
+        .await;
+        let took = began.elapsed();
+        self.inner.metrics.load_seconds.record(took.as_secs_f64());
+        permit.took(took);
+        drop(permit);
+        let attempt = Attempt { leader: self, holder, notes, stamps, point, born, took };
+        match loaded {
+            Ok(loaded) => attempt.settle(loaded).await,
+            Err(error) => attempt.fail(error).await,
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Reads: the in-process level, the store, a flight, and what is served when none of them has an answer.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_core::cache::{EntryId, Key};
+
+use super::chain;
+use super::errors::CacheError;
+use super::flight::{Landed, Landing, Outcome};
+use super::governor::{Permit, admit_spare};
+use super::load::{Hint, Leader, Want};
+use super::local::Kept;
+use super::space::{EARLIEST, Inner, Seen};
+use super::ticks::chance;
+
+/// Most times that a read looks again because what it waited for was too old for it or came to nothing.
+const MAX_ROUNDS: u32 = 16;
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// Where an answer came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// The in-process level.
+    Local,
+    /// The store.
+    Store,
+    /// A load, by this caller's wish or another's.
+    Load,
+}
+
+/// An answer.
+#[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Read<V> {
+    /// The value; `None`: there is none.
+    pub value: Option<Arc<V>>,
+    /// Since its load began, as far as this process knows; in milliseconds.
+    pub age: Duration,
+    /// Where it came from.
+    pub source: Source,
+    /// It is past its freshness, or served because nothing newer could be had.
+    pub stale: bool,
+}
+
+impl<V> Clone for Read<V> {
+    fn clone(&self) -> Self {
+        Self { value: self.value.clone(), ..*self }
+    }
+}
+
+/// How a read wants to be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct How {
+    /// Nothing whose invalidation was acknowledged before.
+    pub(super) strong: bool,
+    /// Whether to load what is not there.
+    pub(super) load: bool,
+    /// Only what a load gives that began after the call.
+    pub(super) forced: bool,
+}
+
+impl How {
+    pub(super) const BOUNDED: Self = Self { strong: false, load: true, forced: false };
+}
+
+impl<K, V> Inner<K, V>
+where
+    K: Key + Clone + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    /// The in-process level alone: most reads end here.
+    #[inline]
+    pub(super) fn try_local(self: &Arc<Self>, key: &K, bytes: &[u8]) -> Option<Read<V>> {
+        let kept = self.local.as_ref()?.get(bytes)?;
+        let now = self.hub.ticks.now();
+        if now < kept.quiet && kept.tags.is_none() && self.hub.trusts_copies(now) {
+            self.metrics.counts.local_hits.one();
+            return Some(self.answer(kept, Source::Local, now, false));
+        }
+        self.try_local_further(key, bytes, kept, now)
+    }
+
+    /// A copy that is tagged, or near its end, or that the bus does not vouch for.
+    #[cold]
+    fn try_local_further(self: &Arc<Self>, key: &K, bytes: &[u8], kept: Kept<V>, now: i64) -> Option<Read<V>> {
+        if now >= kept.until || now >= kept.hard {
+            return None;
+        }
+        if !self.hub.is_within_bound(kept.as_of, now) && !self.hub.trusts_copies(now) {
+            return None;
+        }
+        if let Some(tags) = &kept.tags {
+            // A counter is heard of, too: a copy that was right a moment ago says nothing about it.
+            if !self.hub.trusts_copies(now) || !tags.iter().all(|tag| tag.is_current()) {
+                return None;
+            }
+        }
+        let stale = now >= kept.soft;
+        if stale && self.knobs.life.stale_for.is_none() {
+            return None;
+        }
+        if (stale && kept.value.is_some()) || (!stale && self.is_early(&kept, now)) {
+            self.kick(key, &Bytes::copy_from_slice(bytes), kept.id);
+        }
+        self.metrics.counts.local_hits.one();
+        Some(self.answer(kept, Source::Local, now, stale))
+    }
+
+    /// Whether a fresh value should be refreshed already.
+    fn is_early(&self, kept: &Kept<V>, now: i64) -> bool {
+        let eagerness = self.knobs.life.early_refresh;
+        let stamp = tidegate_core::cache::Stamp {
+            born: tidegate_core::Millis(kept.born),
+            soft: tidegate_core::Millis(kept.soft),
+            hard: tidegate_core::Millis(kept.hard),
+        };
+        kept.value.is_some()
+            && now >= kept.soft.saturating_sub((f64::from(kept.cost_ms) * eagerness * EARLIEST).ceil() as i64)
+            && stamp.is_early(tidegate_core::Millis(now), f64::from(kept.cost_ms), eagerness, chance())
+    }
+
+    #[inline]
+    pub(super) fn answer(&self, kept: Kept<V>, source: Source, now: i64, stale: bool) -> Read<V> {
+        if kept.value.is_none() && source != Source::Load {
+            self.metrics.counts.negatives.one();
+        }
+        if stale {
+            self.metrics.counts.stale.one();
+        }
+        let age = Duration::from_millis((now - kept.born).max(0).unsigned_abs());
+        Read { value: kept.value, age, source, stale }
+    }
+
+    /// What may be served when nothing newer can be had: a copy within its stale life.
+    pub(super) fn fallback(&self, bytes: &[u8]) -> Option<(Kept<V>, Read<V>)> {
+        self.knobs.life.stale_for?;
+        let kept = self.local.as_ref()?.get(bytes)?;
+        let now = self.hub.ticks.now();
+        if now >= kept.hard || kept.tags.as_ref().is_some_and(|tags| !tags.iter().all(|tag| tag.is_current())) {
+            return None;
+        }
+        Some((kept.clone(), self.answer(kept, Source::Local, now, true)))
+    }
+
+    /// Starts a background refresh of the value with this fill id, if there is room to spare and none runs.
+    pub(super) fn kick(self: &Arc<Self>, key: &K, bytes: &Bytes, fill: EntryId) {
+        if self.memory.holds(bytes, self.hub.ticks.now()) || self.flights.contains(bytes) {
+            return;
+        }
+        let Some(permit) = admit_spare(self.gates()) else { return };
+        // Nobody waits for it: it is of no chain, and whether the hub is closing does not matter.
+        let _ = self.start(key, bytes, Want::Refresh(fill), Some(permit), None);
+    }
+
+    /// Joins the key's flight, or starts one.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        key: &K,
+        bytes: &Bytes,
+        want: Want,
+        permit: Option<Permit>,
+        chain: chain::Chain,
+    ) -> Landing<V> {
+        let (landing, ticket) = self.flights.board(bytes, matches!(want, Want::Force));
+        if let Some(ticket) = ticket {
+            let leader = Leader::new(self, key.clone(), bytes.clone(), Arc::clone(&ticket.flight), chain);
+            self.hub.spawn(async move {
+                let landed = leader.run(want, permit).await;
+                ticket.land(landed);
+            });
+        } else if let Some(permit) = permit {
+            permit.unused();
+        }
+        landing
+    }
+
+    /// A read that the in-process level did not answer.
+    pub(super) async fn read_on(
+        self: Arc<Self>,
+        key: K,
+        bytes: Bytes,
+        how: How,
+        deadline: Option<Duration>,
+    ) -> Result<Option<Read<V>>, CacheError> {
+        let reading = self.read_through(&key, &bytes, how);
+        let answer = match deadline {
+            None => reading.await,
+            Some(deadline) => tokio::time::timeout(deadline, reading).await.unwrap_or(Err(CacheError::Timeout)),
+        };
+        match answer {
+            Err(error) if !how.strong && !how.forced && gives_way(&error) => {
+                self.fallback(&bytes).map(|(_, read)| Some(read)).ok_or(error)
+            }
+            answer => answer,
+        }
+    }
+
+    async fn read_through(self: &Arc<Self>, key: &K, bytes: &Bytes, how: How) -> Result<Option<Read<V>>, CacheError> {
+        if chain::contains(Arc::as_ptr(self).addr(), bytes) {
+            return Err(CacheError::Recursion);
+        }
+        let asked = self.hub.next();
+        for round in 0..MAX_ROUNDS {
+            if self.hub.is_stopping() {
+                return Err(CacheError::Stopping);
+            }
+            let want = if how.forced {
+                Want::Force
+            } else {
+                match self.ask_store(key, bytes, how).await {
+                    Asked::Answered(answer) => return answer.map(Some),
+                    Asked::Missing(_) if !how.load => return Ok(None),
+                    Asked::Missing(hint) => Want::Load(hint),
+                }
+            };
+            if round == 0 {
+                self.metrics.counts.misses.one();
+            }
+            let mut landing = self.start(key, bytes, want, None, chain::current());
+            let landed = self.wait(&mut landing, bytes, how).await?;
+            let Some(landed) = landed else {
+                if let Some((_, read)) = self.fallback(bytes) {
+                    return Ok(Some(read));
+                }
+                continue;
+            };
+            match landed.result {
+                Outcome::Failed(error) => return Err(error),
+                Outcome::Again => {}
+                Outcome::Found(kept, stored) => {
+                    let taken = if how.forced { landed.began > asked } else { landed.as_of > asked };
+                    if taken || self.hub.mutant_joins_old_flights {
+                        let source = if stored { Source::Store } else { Source::Load };
+                        let now = self.hub.ticks.now();
+                        let stale = stored && now >= kept.soft;
+                        return Ok(Some(self.answer(kept, source, now, stale)));
+                    }
+                }
+            }
+        }
+        Err(CacheError::Overloaded { retry_after: AGAIN_AFTER })
+    }
+
+    /// Waits for a flight; a reader with an older value only for so long (`None`).
+    async fn wait(&self, landing: &mut Landing<V>, bytes: &Bytes, how: How) -> Result<Option<Landed<V>>, CacheError> {
+        let mut soft = !how.strong && !how.forced && self.fallback_exists(bytes);
+        let mut stop = self.hub.stop.subscribe();
+        loop {
+            tokio::select! {
+                biased;
+                landed = landing.wait_for(Option::is_some) => {
+                    return match landed {
+                        Ok(landed) => Ok(landed.clone()),
+                        Err(_) => Ok(Some(Landed::again())),
+                    };
+                }
+                _ = stop.wait_for(|stopped| *stopped) => return Err(CacheError::Stopping),
+                () = tokio::time::sleep(self.knobs.soft_timeout), if soft => {
+                    if self.fallback_exists(bytes) {
+                        return Ok(None);
+                    }
+                    soft = false;
+                }
+            }
+        }
+    }
+
+    fn fallback_exists(&self, bytes: &[u8]) -> bool {
+        let kept = self.local.as_ref().and_then(|local| local.get(bytes));
+        self.knobs.life.stale_for.is_some() && kept.is_some_and(|kept| self.hub.ticks.now() < kept.hard)
+    }
+
+    async fn ask_store(self: &Arc<Self>, key: &K, bytes: &Bytes, how: How) -> Asked<V> {
+        let (as_of, generation) = (self.hub.ticks.now(), self.generation(bytes));
+        let Ok(found) = self.hub.store.read(&self.cache_key(bytes)).await else {
+            return self.without_store(key, bytes, how);
+        };
+        match self.see(bytes, found.as_deref(), as_of) {
+            Seen::Nothing => Asked::Missing(Hint::Nothing),
+            Seen::Leased => Asked::Missing(Hint::Leased),
+            Seen::Failed(error) => Asked::Answered(Err(error)),
+            Seen::Unusable => Asked::Missing(Hint::Remove),
+            Seen::Usable(kept, stale, stamps) => match self.are_current(&stamps, how.strong).await {
+                Err(_) => self.without_store(key, bytes, how),
+                Ok(false) => Asked::Missing(Hint::old(&kept)),
+                Ok(true) => {
+                    self.keep(bytes, &kept, &stamps, generation);
+                    let now = self.hub.ticks.now();
+                    if stale || self.is_early(&kept, now) {
+                        self.kick(key, bytes, kept.id);
+                    }
+                    self.metrics.counts.store_hits.one();
+                    Asked::Answered(Ok(self.answer(kept, Source::Store, now, stale)))
+                }
+            },
+        }
+    }
+
+    /// The store is away: an older copy, a failure that is remembered, or a load within the budget.
+    fn without_store(self: &Arc<Self>, key: &K, bytes: &Bytes, how: How) -> Asked<V> {
+        if !how.strong {
+            if let Some((kept, read)) = self.fallback(bytes) {
+                if self.hub.ticks.now() >= kept.soft {
+                    self.kick(key, bytes, kept.id);
+                }
+                self.metrics.counts.local_hits.one();
+                return Asked::Answered(Ok(read));
+            }
+        }
+        match self.memory.error(bytes, self.hub.ticks.now()) {
+            Some(error) => Asked::Answered(Err(error)),
+            None => Asked::Missing(Hint::Nothing),
+        }
+    }
+}
+
+enum Asked<V> {
+    Answered(Result<Read<V>, CacheError>),
+    Missing(Hint),
+}
+
+/// Whether an older value is better than this error.
+fn gives_way(error: &CacheError) -> bool {
+    matches!(error, CacheError::Load(_) | CacheError::Timeout | CacheError::Overloaded { .. })
+}
+
+/// Marks a flight's load as begun; the number is its place in the order of reads and loads.
+pub(super) fn mark_began<K, V>(inner: &Inner<K, V>, flight: &super::flight::Flight<V>) -> u64 {
+    let began = inner.hub.next();
+    flight.began.store(began, Ordering::SeqCst);
+    began
+}

@@ -1,0 +1,4 @@
+//! The typed cache, case by case.
+
+mod common;
+mod races;
