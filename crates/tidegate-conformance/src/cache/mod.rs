@@ -3,14 +3,18 @@
 //! - [`entries`]: leases, fills, refreshes, floors, puts, invalidations.
 //! - [`hearing`]: waking, telling and hearing, gaps, silence.
 //! - [`wide`]: clearing, tags, batches, large values, keys of every kind, foreign clients.
+//! - [`bent`]: stores that fail, or are wrong on purpose.
+//! - [`torture`]: what is built on a store, in several processes that are killed, against the promises of its reads.
 //! - [`replay`]: seeded random operations, each answer held against `tidegate_core::cache::Cell`.
 //!
 //! Stores whose time is real cannot be asked for the edges of a life: a life here is long, or it has clearly passed. A
 //! store whose time is a test's is replayed with short ones as well.
 
+pub mod bent;
 pub mod entries;
 pub mod hearing;
 pub mod replay;
+pub mod torture;
 pub mod wide;
 
 pub use entries::*;
