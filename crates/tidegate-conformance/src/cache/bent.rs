@@ -18,6 +18,10 @@ use super::Harness;
 pub enum Bend {
     /// Some calls fail, half of them after they were done; the chance of each call.
     Fails(f64),
+    /// Renewals are confirmed and not done: a lease ends before its load, unnoticed, as that of a process that was stopped.
+    RenewsNothing,
+    /// What the process knows of the store's clock jumps by up to an hour, back and forth, several times a second.
+    ClockSteps,
     /// Mutant: a fill whose lease is gone is written nevertheless (a blind SET).
     FillsBlindly,
     /// Mutant: the same, for "there is none" only.
@@ -60,6 +64,9 @@ impl Bent {
         if self.draws() {
             return Err(fault());
         }
+        if self.bend == Bend::RenewsNothing && matches!(operation.1, Op::Renew { .. }) {
+            return Ok(Reply::Held);
+        }
         let reply = self.inner.apply(std::slice::from_ref(operation)).await.remove(0);
         let (key, op) = operation;
         if let (Ok(Reply::Lost), Op::Fill { bytes, ttl_ms, .. }) = (&reply, op) {
@@ -83,7 +90,12 @@ impl CacheStore for Bent {
     }
 
     fn now(&self) -> Millis {
-        self.inner.now()
+        let now = self.inner.now();
+        if self.bend != Bend::ClockSteps {
+            return now;
+        }
+        let steps = [0, 3_600_000, -3_600_000, 500, 0, -1_500, 60_000, -60_000];
+        now.plus(steps[(self.began.elapsed().as_millis() / 130) as usize % steps.len()])
     }
 
     fn trouble(&self) -> Option<String> {

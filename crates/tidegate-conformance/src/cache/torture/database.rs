@@ -188,6 +188,13 @@ impl Database {
         Allowed { from: history.settled, began }
     }
 
+    /// What a load may give that begins from now on; `None`: it may come from the replica.
+    #[must_use]
+    pub fn begin_forced(&self, key: u32) -> Option<Allowed> {
+        let asks_replica = self.lags && Self::kind(key) == Kind::Versioned;
+        (!asks_replica).then(|| Allowed { from: self.committed(key), began: Instant::now() })
+    }
+
     /// Whether an answer (a version, or "there is none") was allowed; why not.
     ///
     /// # Errors

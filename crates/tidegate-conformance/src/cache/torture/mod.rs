@@ -33,6 +33,9 @@ pub trait Process: Send + Sync {
     /// Reads one key.
     fn read(&self, key: u32, strong: bool) -> BoxFuture<'_, Result<Answer, String>>;
 
+    /// Loads one key anew: what a load gives that begins after this call.
+    fn force(&self, key: u32) -> BoxFuture<'_, Result<Answer, String>>;
+
     /// Reads several keys at once, bounded.
     fn read_many<'a>(&'a self, keys: &'a [u32]) -> BoxFuture<'a, Result<Vec<Answer>, String>>;
 

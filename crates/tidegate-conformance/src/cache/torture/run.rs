@@ -19,10 +19,12 @@ const HOT: u32 = 16;
 /// Keys that are only read within the bound, and written seldom enough for it to matter.
 const COOL: u32 = 48;
 /// Readers of a process.
-const READERS: u32 = 8;
+const READERS: u32 = 24;
 /// A hot key is written about this often, and a cool one so much less often.
 const HOT_EVERY: Duration = Duration::from_millis(12);
 const COOL_EVERY: Duration = Duration::from_millis(1_500);
+/// Somewhere something is evicted this often.
+const EVICT_EVERY: Duration = Duration::from_millis(4);
 /// Foreign clients do not answer for ever either.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -141,6 +143,7 @@ pub fn torture(open: Open<'_>, start: &Start, settings: Settings) -> Tally {
     for hot in [true, false] {
         outside.spawn(world.clone().write_past_the_cache(hot));
     }
+    outside.spawn(world.clone().evict());
     let (mut killed, mut last) = (0, Instant::now());
     while world.counts.reads() < settings.reads
         && begun.elapsed() < settings.time
@@ -200,11 +203,12 @@ impl World {
             let (choice, hot, key) = {
                 let mut dice = rand::rng();
                 let hot = dice.random_bool(0.7);
-                (dice.random_range(0..100), hot, any_key(&mut dice, hot))
+                (dice.random_range(0..1_000), hot, any_key(&mut dice, hot))
             };
             match choice {
-                0..50 if hot && !self.settings.only_bounded => self.read_one(&*cache, key, true).await,
-                0..98 => self.read_one(&*cache, key, false).await,
+                0..500 if hot && !self.settings.only_bounded => self.read_one(&*cache, key, true).await,
+                0..980 => self.read_one(&*cache, key, false).await,
+                980..985 if hot && !self.settings.only_bounded => self.force(&*cache, key).await,
                 _ => self.read_several(&*cache).await,
             }
             if choice % 8 == 0 {
@@ -220,6 +224,19 @@ impl World {
             Ok(answer) => {
                 counter.fetch_add(1, Ordering::Relaxed);
                 self.judge(key, strong, allowed, answer);
+            }
+            Err(_) => drop(self.counts.failed.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    async fn force(&self, cache: &dyn Process, key: u32) {
+        let allowed = self.database.begin_forced(key);
+        match cache.force(key).await {
+            Ok(answer) => {
+                self.counts.strong.fetch_add(1, Ordering::Relaxed);
+                if let Some(Err(why)) = allowed.map(|allowed| self.database.check(key, allowed, answer.version)) {
+                    self.counts.broke(format!("forced: {why}; {answer:?}"));
+                }
             }
             Err(_) => drop(self.counts.failed.fetch_add(1, Ordering::Relaxed)),
         }
@@ -296,6 +313,15 @@ impl World {
             if done {
                 self.acknowledge(key, version);
             }
+        }
+    }
+
+    /// The store drops an entry or a lease to make room.
+    async fn evict(self) {
+        loop {
+            tokio::time::sleep(EVICT_EVERY).await;
+            let key = any_key(&mut rand::rng(), true);
+            let _ = tokio::time::timeout(PATIENCE, self.harness.delete_raw(&cache_key(key))).await;
         }
     }
 

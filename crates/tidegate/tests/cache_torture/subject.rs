@@ -1,0 +1,138 @@
+//! The typed cache as the torture sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate::cache::{
+    Cache, CacheError, CacheKey, CacheStore, Caches, EmbeddedCache, EmbeddedCacheOptions, LoadContext, Loaded, Read,
+    RowVersion, Ttl,
+};
+use tidegate_backend::BoxFuture;
+use tidegate_conformance::cache::Harness;
+use tidegate_conformance::cache::torture::{Answer, Database, Kind, NAMESPACE, Process, Start};
+
+/// The store in memory.
+struct Embedded(Arc<EmbeddedCache>);
+
+pub fn open() -> Box<dyn Harness> {
+    Box::new(Embedded(Arc::new(EmbeddedCache::open(EmbeddedCacheOptions::default()).unwrap())))
+}
+
+impl Harness for Embedded {
+    fn store(&self) -> Arc<dyn CacheStore> {
+        self.0.clone()
+    }
+
+    fn another(&self) -> BoxFuture<'_, Arc<dyn CacheStore>> {
+        Box::pin(async { Arc::new(self.0.handle()) as Arc<dyn CacheStore> })
+    }
+
+    fn write_raw<'a>(&'a self, key: &'a CacheKey, bytes: &'a [u8], life: Duration) -> BoxFuture<'a, ()> {
+        Box::pin(async move { self.0.overwrite(key, Bytes::copy_from_slice(bytes), life) })
+    }
+
+    fn delete_raw<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, ()> {
+        Box::pin(async move { self.0.delete(key) })
+    }
+
+    fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep(time))
+    }
+}
+
+/// One process' cache; `_caches` keeps its tasks.
+struct Subject {
+    cache: Cache<u32, u64>,
+    _caches: Caches,
+}
+
+/// Starts the cache of one process.
+pub fn start(mutant_joins_old_flights: bool) -> Start {
+    Arc::new(move |store, database| {
+        let mut builder = Caches::builder(store);
+        if mutant_joins_old_flights {
+            builder = builder.mutant_joins_old_flights();
+        }
+        let caches = builder.start().unwrap();
+        let cache = caches
+            .cache::<u32, u64>(NAMESPACE)
+            .fresh_for(Ttl::seconds::<2>())
+            .stale_for(Ttl::seconds::<2>())
+            .absent_for(Ttl::seconds::<1>())
+            .lease(Ttl::millis::<20>())
+            .load_timeout(Duration::from_millis(100), Duration::from_secs(2))
+            .local(1 << 20, Ttl::seconds::<30>())
+            .tags(|key| if Database::kind(*key) == Kind::Tagged { vec![tag(*key)] } else { Vec::new() })
+            .loader(move |key: u32, context: LoadContext| {
+                let database = Arc::clone(&database);
+                async move { load(&database, key, context).await }
+            })
+            .unwrap();
+        Arc::new(Subject { cache, _caches: caches })
+    })
+}
+
+fn tag(key: u32) -> String {
+    format!("tag of {key}")
+}
+
+async fn load(
+    database: &Database,
+    key: u32,
+    context: LoadContext,
+) -> Result<Loaded<u64>, tidegate_conformance::cache::torture::Refused> {
+    let found = database.load(key, context.floor.map(RowVersion::get), context.retries > 0).await?;
+    let loaded = if found.present { Loaded::value(found.version) } else { Loaded::absent() };
+    Ok(if found.versioned { loaded.version(RowVersion::new(found.version).unwrap()) } else { loaded })
+}
+
+fn answer(read: Read<u64>) -> Answer {
+    Answer { version: read.value.map(|version| *version), stale: read.stale }
+}
+
+fn words(error: CacheError) -> String {
+    error.to_string()
+}
+
+impl Process for Subject {
+    fn read(&self, key: u32, strong: bool) -> BoxFuture<'_, Result<Answer, String>> {
+        Box::pin(async move {
+            let read = if strong { self.cache.read(&key).strong().await } else { self.cache.get(&key).await };
+            read.map(answer).map_err(words)
+        })
+    }
+
+    fn force(&self, key: u32) -> BoxFuture<'_, Result<Answer, String>> {
+        Box::pin(async move { self.cache.force(&key).await.map(answer).map_err(words) })
+    }
+
+    fn read_many<'a>(&'a self, keys: &'a [u32]) -> BoxFuture<'a, Result<Vec<Answer>, String>> {
+        Box::pin(async move {
+            let mut answers = Vec::new();
+            for key in keys {
+                answers.push(self.cache.get(key).await.map(answer).map_err(words)?);
+            }
+            Ok(answers)
+        })
+    }
+
+    fn invalidate(&self, key: u32, version: Option<u64>) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            match version.and_then(RowVersion::new) {
+                Some(version) => self.cache.invalidate_version(&key, version).await,
+                None => self.cache.invalidate(&key).await,
+            }
+            .map_err(words)
+        })
+    }
+
+    fn invalidate_tag(&self, key: u32) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move { self.cache.invalidate_tag(&tag(key)).await.map_err(words) })
+    }
+
+    fn put(&self, key: u32, version: u64) -> BoxFuture<'_, Result<(), String>> {
+        let row = RowVersion::new(version).unwrap();
+        Box::pin(async move { self.cache.put(&key, version, row).await.map_err(words) })
+    }
+}
