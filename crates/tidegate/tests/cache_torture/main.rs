@@ -4,6 +4,7 @@
 //! `TIDEGATE_TEST_LONG=1` makes 20 million reads of the 1 million.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod jitter;
 mod subject;
 
 use std::time::Duration;
