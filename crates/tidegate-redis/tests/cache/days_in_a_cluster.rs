@@ -1,0 +1,115 @@
+//! Bad days of a Cluster.
+
+use std::time::{Duration, Instant};
+
+use tidegate_backend::{CacheNotice, CacheStore};
+use tidegate_conformance::servers::{Cluster, Engine};
+use tidegate_core::cache::Reply;
+
+use super::common::{shared_cluster, until};
+use super::shelf::{
+    self, SECOND, apply, begin_to_hear, fill, hear_until, hearing, invalidate, key, lease, load, open, value,
+};
+
+fn cleared(namespace: &str) -> CacheNotice {
+    CacheNotice::Cleared { namespace: namespace.into() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_that_every_node_forgot_are_sent_again() {
+    let cluster = shared_cluster();
+    let cache = open(&cluster.url(), &shelf::fresh_name()).await;
+    for round in 0..3 {
+        for node in &cluster.nodes {
+            node.tell(&["SCRIPT", "FLUSH"]);
+        }
+        let keys: Vec<_> = (0..100).map(|n| key(&format!("{round} {n}"))).collect();
+        let mut operations: Vec<_> = keys.iter().map(|k| (k.clone(), lease(1))).collect();
+        operations.extend(keys.iter().map(|k| (k.clone(), fill(1, &value(k, 1, None)))));
+        let replies: Vec<_> = cache.apply(&operations).await.into_iter().map(Result::unwrap).collect();
+        assert!(replies[..100].iter().all(|reply| matches!(reply, Reply::Granted(_))), "{replies:?}");
+        assert!(replies[100..].iter().all(|reply| *reply == Reply::Held), "{replies:?}");
+        let found = cache.read_many(&keys).await.unwrap();
+        assert!(found.iter().zip(&keys).all(|(found, k)| *found == Some(value(k, 1, None))));
+    }
+}
+
+/// Moves a slot to the next node, and waits until all nodes agree: moves in quick succession can leave a slot to nobody.
+async fn move_on(cluster: &Cluster, slot: u16) {
+    let to = (cluster.owner(slot, 0).unwrap() + 1) % 3;
+    cluster.move_slot(slot, to);
+    let mut agreed = 0;
+    while agreed < 10 {
+        let agree = (0..3).all(|asked| cluster.owner(slot, asked) == Some(to));
+        agreed = if agree { agreed + 1 } else { 0 };
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_and_streams_move_to_other_nodes() {
+    let cluster = Cluster::start(Engine::default(), false);
+    let (a, b) = (hearing(&cluster.url(), "x").await, hearing(&cluster.url(), "x").await);
+    let keys: Vec<_> = (0..20).map(|n| key(&n.to_string())).collect();
+    for k in &keys {
+        load(&a, k, &value(k, 1, Some(1))).await;
+    }
+    for k in &keys[..5] {
+        let name = String::from_utf8(a.redis_keys(k).swap_remove(0)).unwrap();
+        move_on(&cluster, cluster.slot(&name)).await;
+        assert_eq!(a.read(k).await.unwrap(), Some(value(k, 1, Some(1))));
+    }
+    for bucket in 0..4 {
+        move_on(&cluster, cluster.slot(&format!("{{tg:x:cb{bucket}}}:inv"))).await;
+        // One that hits each stream sooner or later.
+        for n in 0..20 {
+            let notice = cleared(&format!("{bucket}.{n}"));
+            a.tell(std::slice::from_ref(&notice)).await.unwrap();
+            let began = Instant::now();
+            let mut heard = Vec::new();
+            while !heard.contains(&notice) && !heard.contains(&CacheNotice::Gap) {
+                assert!(began.elapsed() < 10 * SECOND, "neither {notice:?} is heard nor that it was missed: {heard:?}");
+                heard.extend(tokio::time::timeout(SECOND, b.heard()).await.unwrap_or_default());
+            }
+        }
+    }
+    assert_eq!(a.clear("ns").await.unwrap(), 20);
+    assert_eq!(b.read_many(&keys).await.unwrap().iter().flatten().count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_is_replaced() {
+    let cluster = Cluster::start(Engine::default(), true);
+    let (a, b) = (hearing(&cluster.url(), "x").await, hearing(&cluster.url(), "x").await);
+    let slot = cluster.slot("{tg:x:cb0}:inv");
+    let master = cluster.owner(slot, 5).unwrap();
+    let keys: Vec<_> = (0..60).map(|n| key(&n.to_string())).collect();
+    for k in &keys {
+        load(&a, k, &value(k, 1, Some(1))).await;
+        assert_eq!(apply(&a, k, invalidate(Some(2))).await.unwrap(), Reply::Held);
+    }
+    // The node that is first asked for the streams' place may be the one that is gone.
+    cluster.nodes[master].kill();
+    let asked = (master + 1) % 3;
+    until("the replica is promoted", 15 * SECOND, || cluster.owner(slot, asked).is_some_and(|n| n != master)).await;
+    let began = Instant::now();
+    for k in &keys {
+        loop {
+            if let (Ok(x), Ok(y)) = (a.read(k).await, b.read(k).await) {
+                assert_eq!((x, y), (None, None));
+                break;
+            }
+            assert!(began.elapsed() < 15 * SECOND, "{:?} {:?}", a.trouble(), b.trouble());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    let heard = tokio::time::timeout(10 * SECOND, b.heard()).await.expect("it hears again");
+    assert!(heard.contains(&CacheNotice::Gap), "{heard:?}");
+    begin_to_hear(&b).await;
+    let last = cleared("last");
+    while a.tell(std::slice::from_ref(&last)).await.is_err() {
+        assert!(began.elapsed() < 20 * SECOND, "{:?}", a.trouble());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    hear_until(&b, &last).await;
+}

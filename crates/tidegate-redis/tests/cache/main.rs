@@ -1,0 +1,13 @@
+//! The cache's store on real servers.
+#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::print_stdout, reason = "tests that measure say what they measured")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bad_days;
+mod contract;
+mod days_in_a_cluster;
+mod hearing;
+mod shelf;
+mod speed;
