@@ -5,6 +5,7 @@
 //! - [`life`]: [`Ttl`], [`Life`]: freshness, staleness, jitter, early refresh.
 //! - [`cell`]: [`Cell`], everything stored under one key, and [`Op`], everything that may be done to it: the oracle that
 //!   every store is held against. The embedded store runs it as it is.
+//! - [`products`]: under what the pages of products are cached.
 //! - [`defence`]: back-off, the governor of loads, the breaker in front of a store.
 //!
 //! The protocol in one paragraph. A miss takes a *lease* by writing its token where the value will be; the load starts
@@ -18,6 +19,7 @@ pub mod defence;
 pub mod entry;
 pub mod key;
 pub mod life;
+pub mod products;
 
 pub use cell::{Cell, Op, Reply};
 pub use defence::{Admission, Breaker, Governor, backoff_ms};

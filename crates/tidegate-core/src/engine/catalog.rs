@@ -31,6 +31,7 @@ impl Work<'_> {
         if self.patch(&mut sku, put) || revived {
             sku.version += 1;
             self.changes.skus.insert(put.sku.clone());
+            self.changes.cards.insert(put.sku.clone());
             self.rows.skus.insert(put.sku.clone(), Some(sku.clone()));
         }
         Ok(Outcome::SkuPut { sku, created: false })
@@ -42,6 +43,7 @@ impl Work<'_> {
         sku.version = 1;
         self.rows.skus.insert(put.sku.clone(), Some(sku));
         self.changes.new_skus.push(put.sku.clone());
+        self.changes.cards.insert(put.sku.clone());
         let delta = Counts { on_hand: put.on_hand.unwrap_or(0), ..Counts::default() };
         self.change_stock(&put.sku, StockKind::Created, delta, None, None);
         Outcome::SkuPut { sku: self.sku(&put.sku).expect("it was just created").clone(), created: true }
@@ -70,6 +72,7 @@ impl Work<'_> {
             sku.archived = true;
             sku.version += 1;
             self.changes.skus.insert(id.clone());
+            self.changes.cards.insert(id.clone());
         }
         Ok(Outcome::Archived(sku.clone()))
     }

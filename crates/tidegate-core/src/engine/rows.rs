@@ -122,6 +122,9 @@ pub struct Changes {
     pub new_skus: Vec<SkuId>,
     /// SKUs to insert or update.
     pub skus: Set<SkuId>,
+    /// SKUs whose card changed (made, changed, archived, brought back); each is in `skus` too. A cached page of one of
+    /// these is old, whatever became of its counts.
+    pub cards: Set<SkuId>,
     /// Buyer counters to write.
     pub buyers: Set<(SkuId, BuyerId)>,
     /// Aliases to insert.
