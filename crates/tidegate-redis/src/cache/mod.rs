@@ -32,7 +32,7 @@ use redis::Value;
 use tidegate_backend::cache::{CacheCapabilities, MAX_CACHE_BATCH};
 use tidegate_backend::{BoxFuture, CacheKey, CacheNotice, CacheStore, Error, ErrorKind, Result};
 use tidegate_core::Millis;
-use tidegate_core::cache::{Op, Reply};
+use tidegate_core::cache::{Op, Reply, RowVersion};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -40,7 +40,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use self::clock::ServerClock;
 use self::ears::{Ears, Proven};
 use self::recent::{Done, Recent};
-use crate::connect::{Call, Connector, RedisOptions, Role};
+use crate::connect::{self, Call, Connector, RedisOptions, Role};
 use crate::keys::Keys;
 use crate::reply;
 use crate::scripts;
@@ -186,11 +186,19 @@ impl Inner {
         for key in rest {
             command.arg(self.keys.slot(key, key.schema));
         }
-        match self.connector.direct(command, &first).await? {
-            Value::Array(values) if values.len() == keys.len() => {
+        match self.connector.direct(command, &first).await {
+            Ok(Value::Array(values)) if values.len() == keys.len() => {
                 values.into_iter().map(|value| found(Ok(value))).collect()
             }
-            other => Err(reply::strange(&other)),
+            Ok(other) => Err(reply::strange(&other)),
+            Err(e) if connect::is_on_its_way(&e) => {
+                let mut found = Vec::with_capacity(keys.len());
+                for key in keys {
+                    found.push(self.read(key).await?);
+                }
+                Ok(found)
+            }
+            Err(e) => Err(e),
         }
     }
 
@@ -226,8 +234,26 @@ impl Inner {
                 let again = self.once(&[(key.clone(), op.clone())]).await.pop();
                 *answer = again.expect("one answer an operation");
             }
+            if let (Err(e), Op::Invalidate { floor, keep_floor_ms }) = (&*answer, op)
+                && connect::is_on_its_way(e)
+            {
+                *answer = self.invalidate_one_by_one(key, *floor, *keep_floor_ms).await;
+            }
         }
         answers
+    }
+
+    /// While the keys of a cell move from one node to another, only commands with one key work. In this order no fill gets
+    /// in between: the floor is there before anything is deleted, and what was deleted is deleted.
+    async fn invalidate_one_by_one(&self, key: &CacheKey, floor: Option<RowVersion>, keep_ms: i64) -> Result<Reply> {
+        if let Some(floor) = floor {
+            self.connector.one(self.floor(key, floor, keep_ms)).await?;
+        }
+        for name in self.keys.entries(key) {
+            // One after another: the client's ASKING counts for whatever it sends next (redis-rs 1.8).
+            self.connector.one(Call::plain("UNLINK", &name, &[])).await?;
+        }
+        Ok(Reply::Held)
     }
 
     async fn once(&self, operations: &[(CacheKey, Op)]) -> Vec<Result<Reply>> {

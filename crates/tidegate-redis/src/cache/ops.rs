@@ -105,6 +105,12 @@ impl Inner {
         }
     }
 
+    /// Raises the floor and does no more.
+    pub(super) fn floor(&self, key: &CacheKey, floor: RowVersion, keep_ms: i64) -> Call {
+        let arguments = vec![version(Some(floor)), decimal(keep_ms)];
+        Call::script(&scripts::CACHE_FLOOR, vec![self.keys.notes(key)], arguments)
+    }
+
     /// Deletes what is no cell's under the keys of `key`.
     pub(super) fn mend(&self, key: &CacheKey) -> Call {
         let keys = std::iter::once(self.keys.notes(key)).chain(self.keys.entries(key)).collect();

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use redis::{Cmd, Value};
-use tidegate_backend::Result;
+use tidegate_backend::{Error, Result};
 
 use super::link::{Link, Master, RedisResult};
-use super::{Connector, Shared, failed, health, unavailable};
+use super::{Connector, Role, Shared, failed, health, unavailable};
 use crate::connect::health::Symptom;
 
 impl Connector {
@@ -52,14 +52,31 @@ pub(crate) fn run_id(info: &str) -> Option<&str> {
     info.lines().find_map(|line| line.strip_prefix("run_id:")).map(str::trim)
 }
 
+/// Whether keys that are asked for together are on their way from one node of a Cluster to another: the old one says that
+/// some have moved, the new one that some have not, and the client is sent back and forth. One by one they can be reached.
+pub(crate) fn is_on_its_way(e: &Error) -> bool {
+    use redis::{ErrorKind, ServerErrorKind as Server};
+    let of_client = std::error::Error::source(e).and_then(|e| e.downcast_ref::<redis::RedisError>());
+    let kind = of_client.map(redis::RedisError::kind);
+    matches!(kind, Some(ErrorKind::Server(Server::TryAgain | Server::Ask | Server::Moved)))
+}
+
 impl Shared {
+    /// What an error says about the connection, given what the server is used for.
+    pub(super) fn symptom(&self, e: &redis::RedisError) -> Symptom {
+        match self.options.role {
+            Role::State => health::symptom(e),
+            Role::Cache => health::of_a_cache(e),
+        }
+    }
+
     fn is_well(&self) -> bool {
         self.failing.is_empty() && self.trouble.load().is_empty()
     }
 
     /// As [`Shared::learn`], from one answer.
     fn learn_from(&self, link: &Arc<Link>, key: &[u8], answer: &RedisResult<Value>) {
-        let symptom = answer.as_ref().map_or_else(health::symptom, |_| Symptom::None);
+        let symptom = answer.as_ref().map_or_else(|e| self.symptom(e), |_| Symptom::None);
         self.note(link, key, symptom);
         self.note_health(link);
     }

@@ -31,7 +31,7 @@ pub(super) fn symptom(e: &RedisError) -> Symptom {
     match e.kind() {
         _ if e.is_timeout() => Symptom::Slow("it does not answer in time".to_owned()),
         Kind::Server(Server::ReadOnly) => Symptom::Lost("it has become a replica".to_owned()),
-        Kind::Extension if matches!(e.code(), Some("OOM" | "MISCONF" | "NOREPLICAS")) => {
+        Kind::Extension if refuses_to_write(e) => {
             Symptom::Lost(format!("it refuses to write ({})", e.code().unwrap_or_default()))
         }
         Kind::Server(Server::MasterDown) => Symptom::Lost("it has lost its master".to_owned()),
@@ -47,6 +47,16 @@ pub(super) fn symptom(e: &RedisError) -> Symptom {
         // Refused as it stands, by a server that works.
         _ => Symptom::None,
     }
+}
+
+/// The same of a server that holds a cache: while it refuses to write (its memory is full, it cannot save) it may be read.
+pub(super) fn of_a_cache(e: &RedisError) -> Symptom {
+    if refuses_to_write(e) { Symptom::None } else { symptom(e) }
+}
+
+/// Whether a server that works says that it writes nothing now.
+pub(super) fn refuses_to_write(e: &RedisError) -> bool {
+    matches!(e.code(), Some("OOM" | "MISCONF" | "NOREPLICAS"))
 }
 
 /// What to do about an error that no waiting mends.

@@ -31,7 +31,7 @@ use crate::keys::Keys;
 use crate::reply;
 use crate::scripts::Script;
 
-pub(crate) use self::direct::run_id;
+pub(crate) use self::direct::{is_on_its_way, run_id};
 pub(crate) use self::link::{RedisResult, connect_for_waiting, listening_hosts};
 pub(crate) use self::listen::{Heard, Listener};
 pub use self::options::RedisOptions;
@@ -300,7 +300,7 @@ impl Shared {
         let cluster = matches!(self.options.mode, options::Mode::Cluster(_));
         let mut noted: Vec<&[u8]> = Vec::new();
         for (call, answer) in calls.iter().zip(answers) {
-            let symptom = answer.as_ref().map_or_else(health::symptom, |_| Symptom::None);
+            let symptom = answer.as_ref().map_or_else(|e| self.symptom(e), |_| Symptom::None);
             if symptom != Symptom::None {
                 let holder = health::tag(&call.key, cluster);
                 if noted.contains(&holder) {
@@ -387,7 +387,10 @@ impl Shared {
         let mut keys = self.failing.keys();
         keys.push(Keys::new(&self.options.name).nodes());
         for answer in link.run(keys.iter().map(|key| probe(key)).collect()).await {
-            answer.map_err(failed)?;
+            match answer {
+                Err(e) if self.symptom(&e) == Symptom::None && health::refuses_to_write(&e) => {}
+                answer => drop(answer.map_err(failed)?),
+            }
         }
         self.failing.clear();
         self.number.fetch_add(1, Ordering::AcqRel);

@@ -5,7 +5,11 @@
 -- bound    1 key
 local layout = KEYS[1]
 local there = redis.call('GET', layout)
-if not there or there == ARGV[1] then
+if there == ARGV[1] then
+  redis.call('PEXPIRE', layout, ARGV[2])
+elseif not there then
+  -- A server whose memory is full refuses to add, unless a script has written already: this must not be refused.
+  redis.call('UNLINK', layout)
   redis.call('SET', layout, ARGV[1], 'PX', ARGV[2])
   there = ARGV[1]
 end

@@ -14,6 +14,8 @@ if known and ARGV[2] ~= '1' then
   return string.format('%.0f', known)
 end
 local keep = math.max(redis.call('PTTL', counter), tonumber(ARGV[1]))
+-- A server whose memory is full refuses to add, unless a script has written already: this must not be refused.
+redis.call('PEXPIRE', counter, string.format('%.0f', keep))
 if not known then
   local time = redis.call('TIME')
   known = time[1] * 1000000 + time[2]

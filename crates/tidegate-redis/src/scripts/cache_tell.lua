@@ -11,6 +11,8 @@ if not number then
   local time = redis.call('TIME')
   number = time[1] * 1000000 + time[2]
 end
+-- A server whose memory is full refuses to add, unless a script has written already: this must not be refused, and is bounded.
+redis.call('PEXPIRE', stream, ARGV[3])
 for i = 4, #ARGV do
   number = number + 1
   local text = string.format('%.0f', number)

@@ -57,6 +57,7 @@ scripts! {
     CACHE_FAIL = "cache_fail.lua";
     CACHE_PUT = "cache_put.lua";
     CACHE_INVALIDATE = "cache_invalidate.lua";
+    CACHE_FLOOR = "cache_floor.lua";
     CACHE_MEND = "cache_mend.lua";
     CACHE_TAG = "cache_tag.lua";
     CACHE_TELL = "cache_tell.lua";

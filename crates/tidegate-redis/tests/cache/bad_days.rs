@@ -301,6 +301,36 @@ async fn a_server_that_evicts_is_one_for_caches() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_server_is_read_and_invalidated_and_stores_no_more() {
+    let redis = Redis::start();
+    let (cache, other) = (hearing(&redis.url(), "x").await, hearing(&redis.url(), "x").await);
+    let [there, new] = ["there", "new"].map(key);
+    load(&cache, &there, &value(&there, 1, Some(1))).await;
+    redis.tell(&["CONFIG", "SET", "maxmemory", "1"]);
+    for _ in 0..20 {
+        assert_eq!(apply(&cache, &new, lease(1)).await.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert_eq!(cache.read(&there).await.unwrap(), Some(value(&there, 1, Some(1))));
+    }
+    assert_eq!(cache.trouble(), None, "it answers");
+    // Nor is a new connection refused.
+    redis.tell(&["CLIENT", "KILL", "TYPE", "normal"]);
+    let began = Instant::now();
+    while cache.read(&there).await.is_err() {
+        assert!(began.elapsed() < 5 * SECOND, "{:?}", cache.trouble());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(apply(&cache, &there, invalidate(Some(7))).await.unwrap(), Reply::Held);
+    assert_eq!(cache.read(&there).await.unwrap(), None);
+    let notice = shelf::invalidated(&there);
+    cache.tell(std::slice::from_ref(&notice)).await.unwrap();
+    shelf::hear_until(&other, &notice).await;
+    let before = cache.tags("ns", &[1], SECOND).await.unwrap()[0];
+    assert!(cache.bump_tag("ns", 1, SECOND).await.unwrap() > before);
+    redis.tell(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert!(matches!(apply(&cache, &there, lease(2)).await.unwrap(), Reply::Granted(notes) if notes.floor.is_some()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn values_of_16_mib_pass_and_longer_ones_are_refused_alone() {
     let redis = Redis::start();
     let options = tidegate_redis::RedisCacheOptions { timeout: 5 * SECOND, ..Default::default() };
