@@ -39,14 +39,24 @@ impl KeyWriter {
 
     /// An empty one.
     #[must_use]
+    #[inline]
     pub const fn new() -> Self {
         Self { short: [0; Self::SHORT], length: 0, long: Vec::new() }
     }
 
     /// What was written.
     #[must_use]
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         if self.long.is_empty() { &self.short[..self.length] } else { &self.long }
+    }
+
+    /// The same with zeros behind, if it is no longer than `N`: compared at once, whatever its length.
+    #[must_use]
+    #[inline]
+    pub fn padded<const N: usize>(&self) -> Option<&[u8; N]> {
+        const { assert!(N <= Self::SHORT, "no more is on the stack") };
+        if self.length <= N { self.short.first_chunk() } else { None }
     }
 
     fn raw(&mut self, bytes: &[u8]) {
@@ -64,7 +74,24 @@ impl KeyWriter {
     }
 
     /// One field of bytes: its length (7 bits a byte, lowest first, the high bit says that more follow), then itself.
+    #[inline]
     pub fn field(&mut self, bytes: &[u8]) {
+        // Most keys are short; every hit of a cache writes one.
+        if bytes.len() < 0x80 && self.long.is_empty() {
+            if let Some((length, rest)) = self.short.get_mut(self.length..).and_then(<[u8]>::split_first_mut) {
+                if let Some(to) = rest.get_mut(..bytes.len()) {
+                    *length = bytes.len() as u8;
+                    to.copy_from_slice(bytes);
+                    self.length += 1 + bytes.len();
+                    return;
+                }
+            }
+        }
+        self.long_field(bytes);
+    }
+
+    #[cold]
+    fn long_field(&mut self, bytes: &[u8]) {
         let mut left = bytes.len();
         while left >= 0x80 {
             self.raw(&[(left & 0x7f) as u8 | 0x80]);
@@ -85,13 +112,21 @@ pub trait Key {
     ///
     /// # Errors
     /// [`KeyError`]: it is longer than [`MAX_KEY_BYTES`].
+    #[inline]
     fn encode(&self) -> Result<KeyWriter, KeyError> {
         let mut to = KeyWriter::new();
-        self.write(&mut to);
-        if to.length > MAX_KEY_BYTES {
-            return Err(KeyError { bytes: to.length });
-        }
+        self.encode_to(&mut to)?;
         Ok(to)
+    }
+
+    /// The same into an empty writer: nothing is moved.
+    ///
+    /// # Errors
+    /// As [`Key::encode`].
+    #[inline]
+    fn encode_to(&self, to: &mut KeyWriter) -> Result<(), KeyError> {
+        self.write(to);
+        if to.length > MAX_KEY_BYTES { Err(KeyError { bytes: to.length }) } else { Ok(()) }
     }
 }
 
@@ -134,6 +169,7 @@ impl Key for crate::SkuId {
 macro_rules! numbers {
     ($($number:ty),*) => {$(
         impl Key for $number {
+            #[inline]
             fn write(&self, to: &mut KeyWriter) {
                 to.field(&self.to_be_bytes());
             }
@@ -160,6 +196,7 @@ impl<T: Key> Key for Option<T> {
 macro_rules! tuples {
     ($(($($part:ident $at:tt),+)),+) => {$(
         impl<$($part: Key),+> Key for ($($part,)+) {
+            #[inline]
             fn write(&self, to: &mut KeyWriter) {
                 $(self.$at.write(to);)+
             }
@@ -184,6 +221,15 @@ mod tests {
         assert_ne!(bytes(&("ab", "c")), bytes(&("a", "bc")));
         assert_ne!(bytes(&(None::<u8>, Some(1_u8))), bytes(&(Some(1_u8), None::<u8>)));
         assert_eq!(bytes(&"x".repeat(130))[..2], [0x82, 0x01]);
+    }
+
+    #[test]
+    fn a_short_key_is_padded_with_zeros() {
+        let key = ("ab", 7_u8).encode().expect("short");
+        assert_eq!(key.padded::<8>(), Some(&[2, b'a', b'b', 1, 7, 0, 0, 0]));
+        assert_eq!(key.padded::<5>(), Some(&[2, b'a', b'b', 1, 7]));
+        assert_eq!(key.padded::<4>(), None);
+        assert_eq!("x".repeat(80).encode().expect("not too long").padded::<64>(), None);
     }
 
     #[test]
