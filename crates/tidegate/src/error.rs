@@ -18,6 +18,9 @@ pub enum Error {
     /// The ledger cannot be reached or cannot write. After a connection broke during a commit the change may have been
     /// made; repeating the call is safe.
     LedgerUnavailable(String),
+    /// The deadline index (the store beside the ledger) cannot be read or told something. Orders go on, and so do their
+    /// deadlines, from the ledger.
+    Index(String),
     /// The library is stopping.
     Stopping,
     /// A page cursor that the ledger never gave out.
@@ -35,7 +38,19 @@ impl Error {
     /// Whether the same call may succeed later without any change.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::Overloaded | Error::LedgerUnavailable(_) | Error::Stopping)
+        matches!(self, Error::Overloaded | Error::LedgerUnavailable(_) | Error::Index(_) | Error::Stopping)
+    }
+
+    /// A failure of the deadline index; every other failure of a back end is the ledger's.
+    pub(crate) fn index(e: tidegate_backend::Error) -> Self {
+        let next = match e.kind() {
+            StoreErrorKind::Corrupt => {
+                " (something in the store is not as Tidegate left it: delete the keys of this name there, they are made again \
+                 from the ledger)"
+            }
+            _ => "",
+        };
+        Error::Index(format!("{e}{next}"))
     }
 
     /// The refusal, if this is one.
@@ -58,6 +73,7 @@ impl fmt::Display for Error {
             Error::Refused(refusal) => write!(f, "{}: {}", refusal.code.name(), refusal.detail),
             Error::Overloaded => f.write_str("the queue in front of the ledger is full; try again in a second"),
             Error::LedgerUnavailable(why) => write!(f, "the ledger is unavailable: {why}"),
+            Error::Index(why) => write!(f, "the deadline index cannot be used: {why}"),
             Error::Stopping => f.write_str("stopping; try another node, or again after the restart"),
             Error::BadCursor => f.write_str("the cursor is not one this list gave out; start without a cursor"),
             Error::Broken(why) => write!(
@@ -101,6 +117,23 @@ impl From<tidegate_backend::Error> for Error {
                 Error::Configuration(e.to_string())
             }
             _ => Error::LedgerUnavailable(e.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_which_store_it_is_of() {
+        for (kind, retryable) in [(StoreErrorKind::Corrupt, false), (StoreErrorKind::Unavailable, true)] {
+            let fault = || tidegate_backend::Error::new(kind, "Redis says no");
+            let (ledger, index) = (Error::from(fault()), Error::index(fault()));
+            assert!(ledger.to_string().starts_with("the ledger is "), "{ledger}");
+            assert!(index.to_string().starts_with("the deadline index cannot be used: Redis says no"), "{index}");
+            assert!(!index.to_string().contains("backup") && index.is_retryable(), "{index}");
+            assert_eq!(ledger.is_retryable(), retryable);
         }
     }
 }

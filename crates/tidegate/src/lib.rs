@@ -30,7 +30,7 @@ pub use catalog::Catalog;
 #[cfg(feature = "embedded")]
 pub use embedded::Embedded;
 pub use error::{Error, Result};
-pub use operations::{Operations, Readiness, ReconcileReport};
+pub use operations::{NotCompared, Operations, Readiness, ReconcileReport};
 pub use orders::{Cancelled, Orders, Paid, Placed};
 pub use stores::Stores;
 pub use tidegate::{Options, Parts, Tidegate};

@@ -32,6 +32,17 @@ pub struct ReconcileReport {
     pub invariants: std::collections::BTreeMap<&'static str, bool>,
     /// What was found: repaired differences and broken invariants.
     pub findings: Vec<Finding>,
+    /// Why the deadline index was not compared, or not all of it.
+    pub not_compared: Option<NotCompared>,
+}
+
+/// Why the deadline index could not be compared with the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotCompared {
+    /// Whether nothing of it answers: the same may work once its server does.
+    pub unreachable: bool,
+    /// What is wrong with it.
+    pub detail: String,
 }
 
 /// Operations: a cheap handle.

@@ -183,6 +183,14 @@ impl Stores {
         Ok(self)
     }
 
+    /// Whether `store` is the URL of a store, whatever the ledger is.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`]: what is wrong with it.
+    pub fn check_store(store: &str) -> Result<()> {
+        Store::parse(store).map(drop)
+    }
+
     /// The rules' settings.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {

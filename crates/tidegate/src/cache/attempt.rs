@@ -17,6 +17,7 @@ use tracing::Instrument;
 use super::codec::pack;
 use super::errors::{CacheError, LoaderPanicked};
 use super::flight::{Landed, Outcome};
+use super::guard::Down;
 use super::load::{Leader, Point};
 use super::loader::{LoadContext, Loaded};
 use super::space::{Inner, class};
@@ -78,13 +79,17 @@ fn words(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
 
-/// Renews a lease or a refresh at a third of its life, until it is lost. Never ends.
+/// Between two renewals: a third of a lease's life.
+pub(super) fn renewal(lease_ms: i64) -> Duration {
+    Duration::from_millis(lease_ms.unsigned_abs() / 3).max(SHORTEST_RENEWAL)
+}
+
+/// Renews a lease or a refresh until it is lost. Never ends.
 async fn renewing<K, V>(inner: &Inner<K, V>, cache_key: &CacheKey, holder: Option<Holder>) {
     let for_ms = inner.knobs.lease_ms;
-    let third = Duration::from_millis(for_ms.unsigned_abs() / 3).max(SHORTEST_RENEWAL);
     if let Some(holder) = holder {
         loop {
-            tokio::time::sleep(third).await;
+            tokio::time::sleep(renewal(for_ms)).await;
             if let Ok(Reply::Lost) = inner.hub.store.apply(cache_key, Op::Renew { holder, for_ms }).await {
                 break;
             }
@@ -113,6 +118,18 @@ where
 {
     /// Shares what was loaded: through the store if that takes it, and with those that wait in any case.
     pub(super) async fn settle(&self, loaded: Loaded<V>) -> Landed<V> {
+        let made = self.made(loaded);
+        let Some(op) = self.delivery(&made) else { return self.landed(made, None) };
+        let point = self.leader.point();
+        let answer = self.leader.inner.hub.store.apply(&self.leader.cache_key, op).await;
+        if let (Ok(Reply::Below(_)), Some(holder)) = (&answer, self.holder) {
+            let _ = self.leader.inner.hub.store.apply(&self.leader.cache_key, Op::Release { holder }).await;
+        }
+        self.landed(made, Some((point, answer)))
+    }
+
+    /// The entry of what was loaded.
+    pub(super) fn made(&self, loaded: Loaded<V>) -> Made<V> {
         let inner = &self.leader.inner;
         let counts = &inner.metrics.counts;
         if loaded.value.is_some() {
@@ -121,10 +138,34 @@ where
             counts.absent_loads.one()
         }
         inner.memory.loaded(&self.leader.bytes);
-        let made = Made::of(self, loaded);
-        let (proof, keeps) = match self.holder {
-            None => (None, true),
-            Some(holder) => self.give(holder, &made).await,
+        let id = self.holder.map_or_else(Inner::<K, V>::id, |holder| holder.token());
+        let cost_us = u32::try_from(self.took.as_micros()).unwrap_or(u32::MAX);
+        let tags = self.stamps.clone().unwrap_or_default();
+        inner.make(&self.leader.bytes, loaded, id, self.born, cost_us, tags)
+    }
+
+    /// What to ask of the store: a fill, or a release if there is nothing to be stored.
+    pub(super) fn delivery(&self, made: &Made<V>) -> Option<Op> {
+        let holder = self.holder?;
+        let ttl_ms = made.header.stamp.hard.since(self.leader.inner.hub.store.store.now());
+        let bytes = made.bytes.clone().filter(|_| ttl_ms > 0 && self.stamps.is_some());
+        Some(match bytes {
+            Some(bytes) => Op::Fill { holder, bytes, ttl_ms },
+            None => Op::Release { holder },
+        })
+    }
+
+    /// The result with its proof. `answer`: the store's to the delivery, and the point before it was sent.
+    pub(super) fn landed(&self, made: Made<V>, answer: Option<(Point, Result<Reply, Down>)>) -> Landed<V> {
+        let (inner, bytes) = (&self.leader.inner, &self.leader.bytes);
+        let (proof, keeps) = match answer {
+            // Nothing is known of the key since the load began: as it was then.
+            None | Some((_, Err(Down))) => (None, true),
+            Some((point, Ok(Reply::Held))) => (Some(point), true),
+            Some((_, Ok(_))) => {
+                inner.metrics.counts.rejected_fills.one();
+                (None, false)
+            }
         };
         // A tag can be bumped without touching the lease: a fill proves nothing about tags.
         let tagged = self.stamps.as_ref().is_none_or(|stamps| !stamps.is_empty());
@@ -132,40 +173,21 @@ where
         let kept = inner.kept(&made.header, made.value, made.weight, point.at, inner.hub.store.store.now(), false);
         if let (true, true, Some(stamps)) = (keeps, made.cacheable, &self.stamps) {
             // What was heard of the key since the fill was sent forbids the copy; without one, since the load began.
-            let generation = proof.unwrap_or(self.point).generation;
-            inner.keep(&self.leader.bytes, &kept, stamps, generation);
+            inner.keep(bytes, &kept, stamps, proof.unwrap_or(self.point).generation);
         }
         Landed { result: Outcome::Found(kept, false), as_of: point.order, began: self.point.order }
     }
 
-    /// Fills or releases; the point at which the store confirmed that nothing had happened to the key, and whether the
-    /// value may be kept in process.
-    async fn give(&self, holder: Holder, made: &Made<V>) -> (Option<Point>, bool) {
-        let inner = &self.leader.inner;
-        let ttl_ms = made.header.stamp.hard.since(inner.hub.store.store.now());
-        let fill = made.bytes.clone().filter(|_| ttl_ms > 0 && self.stamps.is_some());
-        let op = match fill {
-            Some(bytes) => Op::Fill { holder, bytes, ttl_ms },
-            None => Op::Release { holder },
-        };
-        let point = self.leader.point();
-        match inner.hub.store.apply(&self.leader.cache_key, op).await {
-            Ok(Reply::Held) => (Some(point), true),
-            Ok(Reply::Below(_)) => {
-                inner.metrics.counts.rejected_fills.one();
-                let _ = inner.hub.store.apply(&self.leader.cache_key, Op::Release { holder }).await;
-                (None, false)
-            }
-            Ok(_) => {
-                inner.metrics.counts.rejected_fills.one();
-                (None, false)
-            }
-            Err(_) => (None, true),
-        }
-    }
-
     /// Shares the failure for a while, so that nobody queues up for another.
     pub(super) async fn fail(&self, error: CacheError) -> Landed<V> {
+        if let Some(op) = self.failure(&error) {
+            let _ = self.leader.inner.hub.store.apply(&self.leader.cache_key, op).await;
+        }
+        Landed::failed(error)
+    }
+
+    /// Remembers the failure; what to ask of the store.
+    pub(super) fn failure(&self, error: &CacheError) -> Option<Op> {
         let (inner, bytes) = (&self.leader.inner, &self.leader.bytes);
         inner.metrics.counts.failed_loads.one();
         let before = self.notes.failures.max(inner.memory.failures(bytes));
@@ -173,19 +195,11 @@ where
         let for_ms = if refreshes { backoff_ms(before) } else { backoff_ms(before).min(LONGEST_SHARED_MS) };
         let id = self.holder.map_or_else(Inner::<K, V>::id, |holder| holder.token());
         let until = inner.hub.ticks.now().saturating_add(for_ms);
-        inner.memory.failed(bytes, until, before.saturating_add(1), id, &error);
+        inner.memory.failed(bytes, until, before.saturating_add(1), id, error);
         tracing::debug!(namespace = %inner.namespace, %error, "a load failed");
-        if let Some(holder) = self.holder {
-            let failed = Failed {
-                id,
-                retry_at: inner.hub.store.store.now().plus(for_ms),
-                class: class_of(&error),
-                message: message_of(&error),
-            };
-            let fail = Op::Fail { holder, error: failed.bytes().into(), for_ms };
-            let _ = inner.hub.store.apply(&self.leader.cache_key, fail).await;
-        }
-        Landed::failed(error)
+        let retry_at = inner.hub.store.store.now().plus(for_ms);
+        let failed = Failed { id, retry_at, class: class_of(error), message: message_of(error) };
+        Some(Op::Fail { holder: self.holder?, error: failed.bytes().into(), for_ms })
     }
 }
 
@@ -216,20 +230,6 @@ pub(super) struct Made<V> {
     pub(super) weight: usize,
     /// Whether a copy may be kept in process.
     pub(super) cacheable: bool,
-}
-
-impl<V> Made<V> {
-    fn of<K>(attempt: &Attempt<'_, K, V>, loaded: Loaded<V>) -> Self
-    where
-        K: Clone + Send + Sync + 'static,
-        V: Send + Sync + 'static,
-    {
-        let inner = &attempt.leader.inner;
-        let id = attempt.holder.map_or_else(Inner::<K, V>::id, |holder| holder.token());
-        let cost_us = u32::try_from(attempt.took.as_micros()).unwrap_or(u32::MAX);
-        let tags = attempt.stamps.clone().unwrap_or_default();
-        inner.make(&attempt.leader.bytes, loaded, id, attempt.born, cost_us, tags)
-    }
 }
 
 impl<K, V: 'static> Inner<K, V> {

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_backend::BoxFuture;
-use tidegate_core::cache::{Key, RowVersion};
+use tidegate_backend::cache::MAX_CACHE_BATCH;
+use tidegate_core::cache::{Key, KeyWriter, RowVersion};
 
 use super::errors::CacheError;
 use super::hub::Owner;
@@ -71,16 +72,35 @@ where
         ReadRequest { cache: self, key, how: How::BOUNDED, deadline: None }
     }
 
+    /// Many keys, in chunks of 1,000: one question to the store each, and one load if the loader [batches](super::Loader::BATCHES).
+    /// Answers in order, duplicates allowed; each key has an answer or an error of its own.
+    pub async fn get_many(&self, keys: &[K]) -> Vec<Result<Read<V>, CacheError>> {
+        let mut answers = Vec::with_capacity(keys.len());
+        for part in keys.chunks(MAX_CACHE_BATCH) {
+            answers.extend(self.inner.read_many(part).await);
+        }
+        answers
+    }
+
+    /// Loads what the store lacks of `keys`, with room to spare only: who waits for a load goes first. How many of them
+    /// are cached now.
+    ///
+    /// # Errors
+    /// [`CacheError::Overloaded`]: there was no room for longer than the hard load timeout.
+    pub async fn warm(&self, keys: &[K]) -> Result<usize, CacheError> {
+        self.inner.warm(keys).await
+    }
+
     /// What either level has; nothing is loaded. `None`: neither has anything to serve.
     ///
     /// # Errors
     /// [`CacheError::KeyTooLong`], [`CacheError::Stopping`].
     pub async fn get_if_cached(&self, key: &K) -> Result<Option<Read<V>>, CacheError> {
-        let bytes = encoded(key)?;
-        if let Some(read) = self.inner.try_local(key, &bytes) {
+        let written = key.encode()?;
+        if let Some(read) = self.inner.try_local(key, &written) {
             return Ok(Some(read));
         }
-        let how = How { load: false, ..How::BOUNDED };
+        let (bytes, how) = (Bytes::copy_from_slice(written.as_bytes()), How { load: false, ..How::BOUNDED });
         match Arc::clone(&self.inner).read_on(key.clone(), bytes, how, None).await {
             Err(CacheError::Stopping) => Err(CacheError::Stopping),
             Err(_) => Ok(None),
@@ -192,11 +212,12 @@ where
         if let Some(further) = &mut self.further {
             return further.as_mut().poll(cx);
         }
-        let encoded = self.key.encode()?;
-        if let Some(read) = self.cache.inner.try_local(self.key, encoded.as_bytes()) {
+        let mut written = KeyWriter::new();
+        self.key.encode_to(&mut written)?;
+        if let Some(read) = self.cache.inner.plain_hit(&written) {
             return Poll::Ready(Ok(read));
         }
-        self.poll_further(cx)
+        self.poll_further(&written, cx)
     }
 }
 
@@ -206,7 +227,10 @@ where
     V: Send + Sync + 'static,
 {
     #[cold]
-    fn poll_further(&mut self, cx: &mut Context<'_>) -> Poll<Result<Read<V>, CacheError>> {
+    fn poll_further(&mut self, written: &KeyWriter, cx: &mut Context<'_>) -> Poll<Result<Read<V>, CacheError>> {
+        if let Some(read) = self.cache.inner.further_hit(self.key, written.as_bytes()) {
+            return Poll::Ready(Ok(read));
+        }
         let further = self.cache.further(self.key, How::BOUNDED, None);
         self.further.insert(further).as_mut().poll(cx)
     }
@@ -255,7 +279,7 @@ where
             let (inner, how) = (&self.cache.inner, self.how);
             if !how.strong {
                 let encoded = self.key.encode()?;
-                if let Some(read) = inner.try_local(self.key, encoded.as_bytes()) {
+                if let Some(read) = inner.try_local(self.key, &encoded) {
                     return Ok(read);
                 }
             }

@@ -13,6 +13,8 @@ use super::ticks::Ticks;
 
 /// Most loads that wait for one gate.
 pub const MAX_WAITING_LOADS: usize = 10_000;
+/// Work that can wait looks for room so often.
+const SPARE_LOOK: Duration = Duration::from_millis(5);
 const SHORTEST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
@@ -157,6 +159,20 @@ pub(super) fn admit_spare(gates: [&Arc<Gate>; 2]) -> Option<Permit> {
         }
     }
     Some(permit)
+}
+
+/// The same, waiting for room up to `patience`.
+pub(super) async fn admit_spare_within(gates: [&Arc<Gate>; 2], patience: Duration) -> Result<Permit, Duration> {
+    let give_up = gates[0].now() + patience;
+    loop {
+        if let Some(permit) = admit_spare(gates) {
+            return Ok(permit);
+        }
+        if gates[0].now() >= give_up {
+            return Err(gates[1].retry_after());
+        }
+        tokio::time::sleep(SPARE_LOOK).await;
+    }
 }
 
 #[cfg(test)]

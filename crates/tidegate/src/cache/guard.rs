@@ -12,7 +12,7 @@ use tidegate_core::cache::{Breaker, Op, Reply};
 use super::ticks::Ticks;
 
 /// The store cannot be asked, or gave no answer.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Down;
 
 pub(super) struct Guarded {
@@ -34,11 +34,6 @@ impl Guarded {
 
     fn now(&self) -> Duration {
         Duration::from_millis(self.ticks.now().unsigned_abs())
-    }
-
-    /// Whether the store is known to give no answer.
-    pub(super) fn is_down(&self) -> bool {
-        (self.failing.load(Ordering::Acquire) && self.breaker().is_open()) || self.store.trouble().is_some()
     }
 
     fn allows(&self) -> bool {

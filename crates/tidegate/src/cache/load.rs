@@ -66,7 +66,7 @@ pub(super) struct Leader<K, V> {
     pub(super) key: K,
     pub(super) bytes: Bytes,
     pub(super) cache_key: CacheKey,
-    flight: Arc<Flight<V>>,
+    pub(super) flight: Arc<Flight<V>>,
     pub(super) chain: Chain,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Point {
     pub(super) generation: u64,
 }
 
-enum Look<V> {
+pub(super) enum Look<V> {
     Landed(Landed<V>),
     Hint(Hint),
     Down,
@@ -96,7 +96,7 @@ where
 
     pub(super) async fn run(&self, want: Want, permit: Option<Permit>) -> Landed<V> {
         match want {
-            Want::Load(hint) => self.load(hint).await,
+            Want::Load(hint) => self.load(hint, permit).await,
             Want::Refresh(fill) => self.refresh(fill, permit.unwrap_or_else(Permit::nested)).await,
             Want::Force => self.force().await,
         }
@@ -108,7 +108,10 @@ where
         Point { generation, at, order: self.inner.hub.next() }
     }
 
-    async fn admitted(&self) -> Result<Permit, Landed<V>> {
+    async fn admitted(&self, had: &mut Option<Permit>) -> Result<Permit, Landed<V>> {
+        if let Some(permit) = had.take() {
+            return Ok(permit);
+        }
         if self.chain.is_some() {
             return Ok(Permit::nested());
         }
@@ -124,7 +127,7 @@ where
         load.saturating_add(self.inner.knobs.lease_ms).saturating_add(LONGEST_LOOK.as_millis() as i64)
     }
 
-    async fn load(&self, mut hint: Hint) -> Landed<V> {
+    pub(super) async fn load(&self, mut hint: Hint, mut permit: Option<Permit>) -> Landed<V> {
         let give_up = self.inner.hub.ticks.now().saturating_add(self.patience_ms());
         let mut pause = FIRST_LOOK;
         while self.inner.hub.ticks.now() < give_up {
@@ -135,26 +138,26 @@ where
                     match self.look().await {
                         Look::Landed(landed) => return landed,
                         Look::Hint(hint) => hint,
-                        Look::Down => return self.without_store().await,
+                        Look::Down => return self.without_store(permit).await,
                     }
                 }
                 Hint::Remove => {
                     self.inner.metrics.counts.unreadable.one();
                     let remove = Op::Invalidate { floor: None, keep_floor_ms: 1 };
                     if self.inner.hub.store.apply(&self.cache_key, remove).await.is_err() {
-                        return self.without_store().await;
+                        return self.without_store(permit).await;
                     }
                     Hint::Nothing
                 }
-                Hint::Nothing => match self.take_lease().await {
+                Hint::Nothing => match self.take_lease(&mut permit).await {
                     Look::Landed(landed) => return landed,
                     Look::Hint(hint) => hint,
-                    Look::Down => return self.without_store().await,
+                    Look::Down => return self.without_store(permit).await,
                 },
-                Hint::Old(fill) => match self.take_over(fill).await {
+                Hint::Old(fill) => match self.take_over(fill, &mut permit).await {
                     Look::Landed(landed) => return landed,
                     Look::Hint(hint) => hint,
-                    Look::Down => return self.without_store().await,
+                    Look::Down => return self.without_store(permit).await,
                 },
             };
         }
@@ -170,7 +173,7 @@ where
         }
     }
 
-    async fn judge(&self, found: Option<&[u8]>, point: Point) -> Look<V> {
+    pub(super) async fn judge(&self, found: Option<&[u8]>, point: Point) -> Look<V> {
         match self.inner.see(&self.bytes, found, point.at) {
             Seen::Nothing => Look::Hint(Hint::Nothing),
             Seen::Leased => Look::Hint(Hint::Leased),
@@ -187,8 +190,8 @@ where
         }
     }
 
-    async fn take_lease(&self) -> Look<V> {
-        let permit = match self.admitted().await {
+    async fn take_lease(&self, had: &mut Option<Permit>) -> Look<V> {
+        let permit = match self.admitted(had).await {
             Ok(permit) => permit,
             Err(landed) => return Look::Landed(landed),
         };
@@ -213,8 +216,8 @@ where
     }
 
     /// A value that a tag made old is replaced under its refresh: one process loads, no lease of others is lost.
-    async fn take_over(&self, fill: EntryId) -> Look<V> {
-        let permit = match self.admitted().await {
+    async fn take_over(&self, fill: EntryId, had: &mut Option<Permit>) -> Look<V> {
+        let permit = match self.admitted(had).await {
             Ok(permit) => permit,
             Err(landed) => return Look::Landed(landed),
         };
@@ -274,7 +277,7 @@ where
                     None
                 }
             };
-            let permit = match self.admitted().await {
+            let permit = match self.admitted(&mut None).await {
                 Ok(permit) => permit,
                 Err(landed) => return landed,
             };
@@ -302,20 +305,20 @@ where
                 }
             }
         }
-        self.without_store().await
+        self.without_store(None).await
     }
 
     /// The store is away: a load within the budget, shared in this process only. A lease that was asked for and not
     /// answered is never filled: it may be granted after the load has read.
-    async fn without_store(&self) -> Landed<V> {
-        match self.admitted().await {
+    async fn without_store(&self, mut had: Option<Permit>) -> Landed<V> {
+        match self.admitted(&mut had).await {
             Ok(permit) => self.lead(permit, None, Notes::default()).await,
             Err(landed) => landed,
         }
     }
 
     /// Loads, and gives the result to the store if there is a holder.
-    async fn lead(&self, permit: Permit, holder: Option<Holder>, notes: Notes) -> Landed<V> {
+    pub(super) async fn lead(&self, permit: Permit, holder: Option<Holder>, notes: Notes) -> Landed<V> {
         let hashes = match self.inner.tag_hashes(&self.key) {
             Ok(hashes) => hashes,
             Err(error) => return Landed::failed(error),

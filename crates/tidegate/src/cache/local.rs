@@ -7,15 +7,14 @@
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{Equivalent, OptionsBuilder, Weighter};
-use tidegate_core::cache::{EntryId, RowVersion};
+use tidegate_core::cache::{EntryId, KeyWriter, RowVersion};
 
 use super::tags::Tagged;
 
 /// What a copy weighs beside its key and payload: the map's and the copy's own bytes.
-const OVERHEAD: u64 = 224;
+const OVERHEAD: u64 = 288;
 const STRIPES: usize = 512;
 
 /// A value or an absence as a process holds it. Instants are of the process' own clock ([`super::ticks`]).
@@ -40,48 +39,110 @@ pub(super) struct Kept<V> {
 }
 
 impl<V> Clone for Kept<V> {
-    #[inline]
     fn clone(&self) -> Self {
         Self { value: self.value.clone(), tags: self.tags.clone(), ..*self }
     }
 }
 
+/// What the map holds and gives clones of. A clone has what a plain hit needs, and that is little: the rest stays behind.
+pub(super) struct Held<V> {
+    pub(super) value: Option<Arc<V>>,
+    pub(super) born: i64,
+    /// As in [`Kept`]; always past if there are tags to be looked at.
+    pub(super) quiet: i64,
+    rest: Option<Box<Kept<V>>>,
+}
+
+impl<V> Clone for Held<V> {
+    #[inline]
+    fn clone(&self) -> Self {
+        Self { value: self.value.clone(), born: self.born, quiet: self.quiet, rest: None }
+    }
+}
+
+impl<V> Held<V> {
+    fn of(kept: Kept<V>) -> Self {
+        let quiet = if kept.tags.is_some() { i64::MIN } else { kept.quiet };
+        Self { value: kept.value.clone(), born: kept.born, quiet, rest: Some(Box::new(kept)) }
+    }
+}
+
+/// Longest key that lies in the map itself.
+const SHORT_KEY: usize = 30;
+
 #[derive(PartialEq, Eq)]
-struct LocalKey(Bytes);
+enum LocalKey {
+    /// Its length and its bytes, zeros behind.
+    Short(u8, [u8; SHORT_KEY]),
+    Long(Box<[u8]>),
+}
+
+impl LocalKey {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Short(length, bytes) => &bytes[..usize::from(*length)],
+            Self::Long(bytes) => bytes,
+        }
+    }
+}
 
 impl Hash for LocalKey {
     fn hash<H: Hasher>(&self, to: &mut H) {
-        to.write(&self.0);
+        to.write(self.bytes());
     }
 }
 
-/// A key to be looked up without a copy of it.
-struct Borrowed<'a>(&'a [u8]);
+/// A key to be looked up.
+#[derive(Clone, Copy)]
+pub(super) struct Query<'a> {
+    bytes: &'a [u8],
+    /// With zeros behind, if it is short.
+    padded: Option<&'a [u8; SHORT_KEY]>,
+}
 
-impl Hash for Borrowed<'_> {
+impl<'a> Query<'a> {
+    #[inline]
+    pub(super) fn written(key: &'a KeyWriter) -> Self {
+        Self { bytes: key.as_bytes(), padded: key.padded() }
+    }
+
+    fn of(bytes: &'a [u8], padded: &'a mut [u8; SHORT_KEY]) -> Self {
+        let is_short = bytes.len() <= SHORT_KEY;
+        if is_short {
+            padded[..bytes.len()].copy_from_slice(bytes);
+        }
+        Self { bytes, padded: is_short.then_some(padded) }
+    }
+}
+
+impl Hash for Query<'_> {
     #[inline]
     fn hash<H: Hasher>(&self, to: &mut H) {
-        to.write(self.0);
+        to.write(self.bytes);
     }
 }
 
-impl Equivalent<LocalKey> for Borrowed<'_> {
+impl Equivalent<LocalKey> for Query<'_> {
     #[inline]
     fn equivalent(&self, key: &LocalKey) -> bool {
-        self.0 == &key.0[..]
+        match (key, self.padded) {
+            (LocalKey::Short(length, held), Some(padded)) => usize::from(*length) == self.bytes.len() && held == padded,
+            (LocalKey::Long(held), None) => **held == *self.bytes,
+            _ => false,
+        }
     }
 }
 
 #[derive(Clone)]
 struct Weigh;
 
-impl<V> Weighter<LocalKey, Kept<V>> for Weigh {
-    fn weight(&self, key: &LocalKey, kept: &Kept<V>) -> u64 {
-        OVERHEAD + key.0.len() as u64 + u64::from(kept.weight)
+impl<V> Weighter<LocalKey, Held<V>> for Weigh {
+    fn weight(&self, key: &LocalKey, held: &Held<V>) -> u64 {
+        OVERHEAD + key.bytes().len() as u64 + held.rest.as_ref().map_or(0, |kept| u64::from(kept.weight))
     }
 }
 
-type Copies<V> = Cache<LocalKey, Kept<V>, Weigh, foldhash::fast::RandomState, DefaultLifecycle<LocalKey, Kept<V>>>;
+type Copies<V> = Cache<LocalKey, Held<V>, Weigh, foldhash::fast::RandomState, DefaultLifecycle<LocalKey, Held<V>>>;
 
 pub(super) struct Local<V> {
     copies: Copies<V>,
@@ -105,13 +166,32 @@ impl<V> Local<V> {
     }
 
     fn stripe(&self, key: &[u8]) -> MutexGuard<'_, u64> {
-        let at = self.hasher.hash_one(Borrowed(key)) as usize % STRIPES;
+        let at = self.hasher.hash_one(key) as usize % STRIPES;
         self.generations[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What a plain hit needs.
     #[inline]
+    pub(super) fn hit(&self, key: &Query<'_>) -> Option<Held<V>> {
+        self.copies.get(key)
+    }
+
+    /// All of a copy.
     pub(super) fn get(&self, key: &[u8]) -> Option<Kept<V>> {
-        self.copies.get(&Borrowed(key))
+        let mut kept = None;
+        // The map shows what it holds, and not a clone of it, only here; nothing is removed.
+        self.copies.remove_if(&Query::of(key, &mut [0; SHORT_KEY]), |held| {
+            kept = held.rest.as_deref().cloned();
+            false
+        });
+        kept
+    }
+
+    fn key(bytes: &[u8]) -> LocalKey {
+        match Query::of(bytes, &mut [0; SHORT_KEY]).padded {
+            Some(padded) => LocalKey::Short(bytes.len() as u8, *padded),
+            None => LocalKey::Long(bytes.into()),
+        }
     }
 
     /// To be taken before the store is asked, for [`Local::keep`].
@@ -120,12 +200,12 @@ impl<V> Local<V> {
     }
 
     /// Keeps a copy, unless something was heard since `generation`, or what is kept is newer.
-    pub(super) fn keep(&self, key: &Bytes, mut kept: Kept<V>, generation: u64) {
+    pub(super) fn keep(&self, key: &[u8], mut kept: Kept<V>, generation: u64) {
         let stripe = self.stripe(key);
         if *stripe != generation {
             return;
         }
-        if let Some(present) = self.copies.peek(&Borrowed(key)) {
+        if let Some(present) = self.get(key) {
             let newer = match (present.version, kept.version) {
                 (Some(present), Some(kept)) if present != kept => present > kept,
                 _ => present.as_of > kept.as_of,
@@ -136,25 +216,24 @@ impl<V> Local<V> {
         }
         kept.until = kept.until.min(kept.as_of.saturating_add(self.life_ms));
         kept.quiet = kept.quiet.min(kept.until);
-        // A key that borrows from a larger buffer would keep all of it.
-        self.copies.insert(LocalKey(Bytes::copy_from_slice(key)), kept);
+        self.copies.insert(Self::key(key), Held::of(kept));
     }
 
     /// The key was invalidated: no copy of it is left, and none that is on its way will be kept.
     pub(super) fn forget(&self, key: &[u8]) {
         let mut stripe = self.stripe(key);
         *stripe += 1;
-        self.copies.remove(&Borrowed(key));
+        self.copies.remove(&Query::of(key, &mut [0; SHORT_KEY]));
     }
 
     /// The key may have been invalidated: its copy is only a fallback from now on.
     pub(super) fn doubt(&self, key: &[u8], now: i64) {
         let mut stripe = self.stripe(key);
         *stripe += 1;
-        if let Some(present) = self.copies.peek(&Borrowed(key)) {
+        if let Some(present) = self.get(key) {
             let doubted = Kept { quiet: i64::MIN, until: i64::MIN, soft: present.soft.min(now), ..present };
             // Not there any more: evicted in between.
-            let _ = self.copies.replace(LocalKey(Bytes::copy_from_slice(key)), doubted, true);
+            let _ = self.copies.replace(Self::key(key), Held::of(doubted), true);
         }
     }
 
@@ -174,6 +253,8 @@ impl<V> Local<V> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn kept(value: u32, as_of: i64) -> Kept<u32> {
@@ -236,6 +317,21 @@ mod tests {
         assert!(doubted.until < 0 && doubted.quiet < 0);
         local.doubt(b"another", 700);
         assert!(local.get(b"another").is_none());
+    }
+
+    #[test]
+    fn short_and_long_keys_are_told_apart() {
+        let local = Local::new(1 << 20, 60_000);
+        let keys: Vec<Vec<u8>> = (0..40).map(|length| vec![0; length]).collect();
+        for (n, key) in keys.iter().enumerate() {
+            local.keep(key, kept(n as u32, 0), local.generation(key));
+        }
+        for (n, key) in keys.iter().enumerate() {
+            assert_eq!(local.get(key).and_then(|kept| kept.value).as_deref(), Some(&(n as u32)));
+            let hit = local.hit(&Query::of(key, &mut [0; SHORT_KEY])).expect("kept");
+            assert_eq!((hit.value.as_deref(), hit.quiet), (Some(&(n as u32)), 10_000));
+        }
+        assert!(local.get(&[0; 41]).is_none() && local.get(&[1; 3]).is_none());
     }
 
     #[test]

@@ -73,8 +73,4 @@ impl Memory {
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         reported.len() < MAX_REPORTED && reported.insert(key.into())
     }
-
-    pub(super) fn len(&self) -> usize {
-        self.memos.len()
-    }
 }

@@ -7,7 +7,7 @@
 //! - `hub`: store, bus, budget and tasks of a process; `guard`: the breaker; `governor`: how many loads run.
 //! - `space`: the insides of one cache; `read`, `write`: its verbs; `local`: the in-process level; `tags`.
 //! - `flight`: one load a key and process; `load`, `attempt`: what it does; `chain`: loads within loads; `memory`: what
-//!   is remembered of keys that failed.
+//!   is remembered of keys that failed; `batch`: many keys at once.
 //!
 //! # Why reads are right
 //!
@@ -21,6 +21,7 @@
 //! message lost it is old for a second at most.
 
 mod attempt;
+mod batch;
 mod builder;
 mod cache;
 mod caches;

@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_core::cache::{EntryId, Key};
+use tidegate_core::cache::{EntryId, Key, KeyWriter};
 
 use super::chain;
 use super::errors::CacheError;
 use super::flight::{Landed, Landing, Outcome};
 use super::governor::{Permit, admit_spare};
 use super::load::{Hint, Leader, Want};
-use super::local::Kept;
+use super::local::{Held, Kept, Query};
 use super::space::{EARLIEST, Inner, Seen};
 use super::ticks::chance;
 
@@ -71,21 +71,33 @@ where
     K: Key + Clone + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// The in-process level alone: most reads end here.
+    /// The in-process level alone.
+    pub(super) fn try_local(self: &Arc<Self>, key: &K, written: &KeyWriter) -> Option<Read<V>> {
+        self.plain_hit(written).or_else(|| self.further_hit(key, written.as_bytes()))
+    }
+
+    /// A copy that there is nothing to think about: most reads end here.
     #[inline]
-    pub(super) fn try_local(self: &Arc<Self>, key: &K, bytes: &[u8]) -> Option<Read<V>> {
-        let kept = self.local.as_ref()?.get(bytes)?;
+    pub(super) fn plain_hit(&self, written: &KeyWriter) -> Option<Read<V>> {
         let now = self.hub.ticks.now();
-        if now < kept.quiet && kept.tags.is_none() && self.hub.trusts_copies(now) {
-            self.metrics.counts.local_hits.one();
-            return Some(self.answer(kept, Source::Local, now, false));
+        let Some(Held { value, born, quiet, .. }) = self.local.as_ref()?.hit(&Query::written(written)) else {
+            return None;
+        };
+        if now >= quiet || !self.hub.trusts_copies(now) {
+            return None;
         }
-        self.try_local_further(key, bytes, kept, now)
+        self.metrics.counts.local_hits.one();
+        if value.is_none() {
+            self.metrics.counts.negatives.one();
+        }
+        Some(Read { value, age: age(now, born), source: Source::Local, stale: false })
     }
 
     /// A copy that is tagged, or near its end, or that the bus does not vouch for.
     #[cold]
-    fn try_local_further(self: &Arc<Self>, key: &K, bytes: &[u8], kept: Kept<V>, now: i64) -> Option<Read<V>> {
+    pub(super) fn further_hit(self: &Arc<Self>, key: &K, bytes: &[u8]) -> Option<Read<V>> {
+        let now = self.hub.ticks.now();
+        let kept = self.local.as_ref()?.get(bytes)?;
         if now >= kept.until || now >= kept.hard {
             return None;
         }
@@ -130,8 +142,7 @@ where
         if stale {
             self.metrics.counts.stale.one();
         }
-        let age = Duration::from_millis((now - kept.born).max(0).unsigned_abs());
-        Read { value: kept.value, age, source, stale }
+        Read { value: kept.value, age: age(now, kept.born), source, stale }
     }
 
     /// What may be served when nothing newer can be had: a copy within its stale life.
@@ -191,11 +202,17 @@ where
             Some(deadline) => tokio::time::timeout(deadline, reading).await.unwrap_or(Err(CacheError::Timeout)),
         };
         match answer {
-            Err(error) if !how.strong && !how.forced && gives_way(&error) => {
-                self.fallback(&bytes).map(|(_, read)| Some(read)).ok_or(error)
-            }
+            Err(error) if !how.strong => self.rescue(&bytes, error).map(Some),
             answer => answer,
         }
+    }
+
+    /// An older value instead of an error, if there is one and it is better.
+    pub(super) fn rescue(&self, bytes: &[u8], error: CacheError) -> Result<Read<V>, CacheError> {
+        if !gives_way(&error) {
+            return Err(error);
+        }
+        self.fallback(bytes).map(|(_, read)| read).ok_or(error)
     }
 
     async fn read_through(self: &Arc<Self>, key: &K, bytes: &Bytes, how: How) -> Result<Option<Read<V>>, CacheError> {
@@ -227,25 +244,38 @@ where
                 }
                 continue;
             };
-            match landed.result {
-                Outcome::Failed(error) => return Err(error),
-                Outcome::Again => {}
-                Outcome::Found(kept, stored) => {
-                    let taken = if how.forced { landed.began > asked } else { landed.as_of > asked };
-                    if taken || self.hub.mutant_joins_old_flights {
-                        let source = if stored { Source::Store } else { Source::Load };
-                        let now = self.hub.ticks.now();
-                        let stale = stored && now >= kept.soft;
-                        return Ok(Some(self.answer(kept, source, now, stale)));
-                    }
-                }
+            if let Some(answer) = self.take(landed, asked, how) {
+                return answer.map(Some);
             }
         }
         Err(CacheError::Overloaded { retry_after: AGAIN_AFTER })
     }
 
+    /// What a flight came to, for a reader that asked at `asked`; `None`: nothing that it may take.
+    pub(super) fn take(&self, landed: Landed<V>, asked: u64, how: How) -> Option<Result<Read<V>, CacheError>> {
+        match landed.result {
+            Outcome::Failed(error) => Some(Err(error)),
+            Outcome::Again => None,
+            Outcome::Found(kept, stored) => {
+                let proven = if how.forced { landed.began > asked } else { landed.as_of > asked };
+                if !proven && !self.hub.mutant_joins_old_flights {
+                    return None;
+                }
+                let source = if stored { Source::Store } else { Source::Load };
+                let now = self.hub.ticks.now();
+                let stale = stored && now >= kept.soft;
+                Some(Ok(self.answer(kept, source, now, stale)))
+            }
+        }
+    }
+
     /// Waits for a flight; a reader with an older value only for so long (`None`).
-    async fn wait(&self, landing: &mut Landing<V>, bytes: &Bytes, how: How) -> Result<Option<Landed<V>>, CacheError> {
+    pub(super) async fn wait(
+        &self,
+        landing: &mut Landing<V>,
+        bytes: &Bytes,
+        how: How,
+    ) -> Result<Option<Landed<V>>, CacheError> {
         let mut soft = !how.strong && !how.forced && self.fallback_exists(bytes);
         let mut stop = self.hub.stop.subscribe();
         loop {
@@ -300,7 +330,7 @@ where
     }
 
     /// The store is away: an older copy, a failure that is remembered, or a load within the budget.
-    fn without_store(self: &Arc<Self>, key: &K, bytes: &Bytes, how: How) -> Asked<V> {
+    pub(super) fn without_store(self: &Arc<Self>, key: &K, bytes: &Bytes, how: How) -> Asked<V> {
         if !how.strong {
             if let Some((kept, read)) = self.fallback(bytes) {
                 if self.hub.ticks.now() >= kept.soft {
@@ -317,9 +347,14 @@ where
     }
 }
 
-enum Asked<V> {
+pub(super) enum Asked<V> {
     Answered(Result<Read<V>, CacheError>),
     Missing(Hint),
+}
+
+#[inline]
+fn age(now: i64, born: i64) -> Duration {
+    Duration::from_millis((now - born).max(0).unsigned_abs())
 }
 
 /// Whether an older value is better than this error.

@@ -40,7 +40,9 @@ pub(crate) async fn run(inner: Arc<Inner>) {
                 Ok(_) => {}
                 Err(e) => {
                     inner.health.be_unsure();
-                    tracing::warn!(error = %e, "gate and index could not be compared with the ledger; tried again");
+                    if let Some(times) = inner.health.failed_comparisons.due() {
+                        tracing::warn!(error = %e, times, "gate and index could not be compared with the ledger; tried again");
+                    }
                 }
             }
         }

@@ -49,13 +49,17 @@ pub(crate) async fn run(inner: Arc<Inner>) {
             Ok(claims) => {
                 let inner = Arc::clone(&inner);
                 batches.spawn(async move {
-                    if let Err(e) = act(&inner, claims).await {
-                        tracing::warn!(error = %e, "due orders wait for their lease to end");
+                    if let Err(e) = act(&inner, claims).await
+                        && let Some(times) = inner.health.unended_claims.due()
+                    {
+                        tracing::warn!(error = %e, times, "due orders wait for their lease to end");
                     }
                 });
             }
             Err(e) => {
-                tracing::warn!(error = %e, "the deadline queue could not be read; the sweep goes on");
+                if let Some(times) = inner.health.failed_claims.due() {
+                    tracing::warn!(error = %e, times, "due orders could not be claimed; they are found in the ledger");
+                }
                 tokio::time::sleep(TICK).await;
             }
         }
@@ -64,13 +68,13 @@ pub(crate) async fn run(inner: Arc<Inner>) {
 
 async fn claim(inner: &Inner) -> Result<Vec<Claim>> {
     let now = inner.ledger.clock().now();
-    Ok(inner.deadlines.claim(now, MAX_BATCH_COMMANDS, inner.options.lease_ms).await?)
+    inner.deadlines.claim(now, MAX_BATCH_COMMANDS, inner.options.lease_ms).await.map_err(Error::index)
 }
 
 /// Looks when something is due and sleeps until then; gives true when it is. An earlier deadline or the tick end the sleep
 /// before.
 async fn wait(inner: &Inner) -> Result<bool> {
-    let next = inner.deadlines.next_at().await?;
+    let next = inner.deadlines.next_at().await.map_err(Error::index)?;
     let clock = inner.ledger.clock();
     let due = async {
         match next {
@@ -96,7 +100,7 @@ async fn act(inner: &Inner, claims: Vec<Claim>) -> Result<()> {
             // Not the orders' fault: handed back, no try charged.
             let soon = inner.ledger.clock().now().plus(100);
             let retries: Vec<Retry> = claims.iter().map(|claim| again(claim, soon, false)).collect();
-            inner.deadlines.retry(&retries).await?;
+            inner.deadlines.retry(&retries).await.map_err(Error::index)?;
             return Err(e);
         }
     };
@@ -116,9 +120,9 @@ async fn act(inner: &Inner, claims: Vec<Claim>) -> Result<()> {
         }
     }
     if !retries.is_empty() {
-        inner.deadlines.retry(&retries).await?;
+        inner.deadlines.retry(&retries).await.map_err(Error::index)?;
     }
-    Ok(inner.deadlines.ack(&done).await?)
+    inner.deadlines.ack(&done).await.map_err(Error::index)
 }
 
 /// Measures how late the deadline acted on `order`.
@@ -142,16 +146,18 @@ async fn failed(inner: &Inner, claim: &Claim, now: Millis, why: String) -> Resul
         "an order's deadline could not be acted on"
     );
     if claim.attempt < MAX_TRIES {
-        return Ok(inner.deadlines.retry(&[again(claim, now.plus(delay_ms(claim.attempt)), true)]).await?);
+        let later = again(claim, now.plus(delay_ms(claim.attempt)), true);
+        return inner.deadlines.retry(&[later]).await.map_err(Error::index);
     }
     let park = Park { order: claim.order, tries: i64::from(claim.attempt), reason: why };
     match inner.submit_one(Command::Park(park)).await {
         Ok(_) => {
             metrics::counter!("tidegate_orders_parked_total").increment(1);
-            Ok(inner.deadlines.ack(&[(claim.order, claim.receipt)]).await?)
+            inner.deadlines.ack(&[(claim.order, claim.receipt)]).await.map_err(Error::index)
         }
         Err(e) => {
-            inner.deadlines.retry(&[again(claim, now.plus(delay_ms(MAX_TRIES)), true)]).await?;
+            let later = again(claim, now.plus(delay_ms(MAX_TRIES)), true);
+            inner.deadlines.retry(&[later]).await.map_err(Error::index)?;
             Err(e)
         }
     }

@@ -32,6 +32,14 @@ pub(crate) struct Health {
     pub(crate) failed_reads: Seldom,
     /// Commits the index missed, told now and then.
     pub(crate) index_misses: Seldom,
+    /// Claims that failed, told now and then.
+    pub(crate) failed_claims: Seldom,
+    /// Claims whose end the index was not told, told now and then.
+    pub(crate) unended_claims: Seldom,
+    /// Sweeps, comparisons and fillings that failed, told now and then.
+    pub(crate) failed_sweeps: Seldom,
+    pub(crate) failed_comparisons: Seldom,
+    pub(crate) failed_fillings: Seldom,
     /// Why the latest claim failed, while claims fail.
     claim_failure: Mutex<Option<String>>,
     /// When each commit that has no answer yet went to the ledger; as many as batches may be there at once.
@@ -144,7 +152,7 @@ impl Drop for Writing<'_> {
     }
 }
 
-/// Why the deadline index cannot be used, while it cannot: the sweep then acts straight from the ledger.
+/// Why the deadline index as a whole cannot be used, while it cannot: the sweep then acts straight from the ledger.
 pub(crate) fn index_trouble(inner: &Inner) -> Option<String> {
     match inner.deadlines.state() {
         IndexState::Unavailable(why) => Some(why),
@@ -176,6 +184,8 @@ fn degraded(inner: &Inner) -> Vec<(&'static str, String)> {
     let mut reasons = Vec::new();
     if let Some(why) = index_trouble(inner) {
         reasons.push(("store-unavailable", format!("{why}; orders go on, deadlines are acted on from the ledger")));
+    } else if let Some(why) = inner.deadlines.failing() {
+        reasons.push(("store-unavailable", format!("{why}; their deadlines are acted on from the ledger")));
     }
     if let Some(why) = inner.bus.as_ref().and_then(|bus| bus.trouble()) {
         reasons.push(("bus-unavailable", format!("{why}; this node hears of the others' changes from the ledger")));

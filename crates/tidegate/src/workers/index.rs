@@ -9,8 +9,8 @@ use tidegate_backend::IndexState;
 use tidegate_core::{Millis, OrderNo};
 
 use super::health;
-use crate::Result;
 use crate::tidegate::Inner;
+use crate::{Error, Result};
 
 /// Rows of one page of a rebuild.
 const PAGE: usize = 20_000;
@@ -32,7 +32,9 @@ pub(crate) async fn run(inner: Arc<Inner>) {
         }
         let rebuilt = if inner.deadlines.is_shared() { rebuild(&inner).await } else { Ok(()) };
         if let Err(e) = rebuilt {
-            tracing::warn!(error = %e, "the deadline index could not be filled; tried again, the sweep goes on");
+            if let Some(times) = inner.health.failed_fillings.due() {
+                tracing::warn!(error = %e, times, "the deadline index could not be filled; tried again, the sweep goes on");
+            }
             tokio::time::sleep(AFTER_FAILURE).await;
         }
         tokio::time::sleep(every).await;
@@ -60,16 +62,16 @@ async fn fill(inner: &Inner, token: u64) -> Result<usize> {
     loop {
         orders += page.len();
         if page.len() < PAGE {
-            inner.deadlines.schedule(&page).await?;
+            inner.deadlines.schedule(&page).await.map_err(Error::index)?;
             break;
         }
         let after: Option<(Millis, OrderNo)> = page.last().map(|(order, at)| (*at, *order));
         // The next page is read while this one goes to the store.
         let (scheduled, next) =
             tokio::join!(inner.deadlines.schedule(&page), inner.ledger.deadlines(None, after, PAGE));
-        scheduled?;
+        scheduled.map_err(Error::index)?;
         page = next?;
     }
-    inner.deadlines.rebuilt(token).await?;
+    inner.deadlines.rebuilt(token).await.map_err(Error::index)?;
     Ok(orders)
 }

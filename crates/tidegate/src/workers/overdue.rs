@@ -45,9 +45,9 @@ impl Tries {
     }
 }
 
-/// Acts on every overdue order, a bounded number a pass. Those that fail by themselves are parked after
+/// Acts on every overdue order that is `wanted`, a bounded number a pass. Those that fail by themselves are parked after
 /// [`MAX_TRIES`], as from the index.
-pub(crate) async fn pass(inner: &Inner, tries: &mut Tries) -> Result<()> {
+pub(crate) async fn pass(inner: &Inner, tries: &mut Tries, wanted: impl Fn(OrderNo) -> bool + Sync) -> Result<()> {
     let now = inner.ledger.clock().now();
     let mut after: Option<(Millis, OrderNo)> = None;
     for round in 0..PAGES {
@@ -55,7 +55,8 @@ pub(crate) async fn pass(inner: &Inner, tries: &mut Tries) -> Result<()> {
         if round == 0 {
             inner.health.overdue(page.first().map_or(0, |(_, at)| now.since(*at)));
         }
-        act(inner, tries, page.iter().map(|(order, _)| *order).collect(), true).await?;
+        let orders = page.iter().map(|(order, _)| *order).filter(|order| wanted(*order)).collect();
+        act(inner, tries, orders, true).await?;
         if page.len() < PAGE {
             return Ok(());
         }

@@ -7,15 +7,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tidegate_backend::Probe;
+use tidegate_backend::{IndexState, Probe};
 use tidegate_core::audit::{Finding, MAX_FINDINGS};
 use tidegate_core::gate::Copy;
 use tidegate_core::{Millis, OrderNo, SkuId};
 
-use crate::operations::ReconcileReport;
+use crate::operations::{NotCompared, ReconcileReport};
 use crate::tidegate::Inner;
 use crate::workers::health;
-use crate::{Result, workers};
+use crate::{Error, Result, workers};
 
 /// Rows of one page.
 const PAGE: usize = 5_000;
@@ -47,11 +47,22 @@ pub(crate) async fn repair(inner: &Inner, before: Option<Millis>) -> Result<Reco
         match health::index_trouble(inner) {
             // An index that is being filled lacks deadlines, which is no drift.
             None if before.is_some() && inner.health.index_is_settling() => {}
-            None => deadlines(inner, before, &mut report).await?,
-            Some(why) => note(&mut report, format!("the deadline index could not be compared: {why}")),
+            None => match deadlines(inner, before, &mut report).await {
+                Err(Error::Index(why)) => report.not_compared = not_compared(inner, why),
+                done => {
+                    done?;
+                    report.not_compared = inner.deadlines.failing().and_then(|why| not_compared(inner, why));
+                }
+            },
+            Some(why) => report.not_compared = not_compared(inner, why),
         }
     }
     Ok(report)
+}
+
+fn not_compared(inner: &Inner, detail: String) -> Option<NotCompared> {
+    let unreachable = matches!(inner.deadlines.state(), IndexState::Unavailable(_));
+    Some(NotCompared { unreachable, detail })
 }
 
 fn note(report: &mut ReconcileReport, detail: String) {
@@ -147,7 +158,7 @@ async fn deadlines(inner: &Inner, before: Option<Millis>, report: &mut Reconcile
         for (order, _) in &missing {
             repaired(report, format!("the deadline of order number {} was not indexed and is now", order.0));
         }
-        inner.deadlines.schedule(&missing).await?;
+        inner.deadlines.schedule(&missing).await.map_err(Error::index)?;
         if page.len() < PAGE {
             return Ok(());
         }
@@ -157,7 +168,7 @@ async fn deadlines(inner: &Inner, before: Option<Millis>, report: &mut Reconcile
 }
 
 async fn missing(inner: &Inner, deadlines: &[(OrderNo, Millis)]) -> Result<Vec<(OrderNo, Millis)>> {
-    let there = inner.deadlines.contains(deadlines).await?;
+    let there = inner.deadlines.contains(deadlines).await.map_err(Error::index)?;
     Ok(deadlines.iter().zip(there).filter(|(_, there)| !there).map(|(deadline, _)| *deadline).collect())
 }
 

@@ -1,5 +1,6 @@
 //! The sweep: every second, by index in the ledger, whatever is overdue and not in the deadline queue is put there. While
-//! the queue cannot be used it acts on overdue orders itself, at least twice a second.
+//! the queue cannot be used it acts on overdue orders itself, at least twice a second; while a part of it cannot, on those of
+//! that part.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use tidegate_core::{Millis, OrderNo};
 
 use super::overdue::{self, Tries};
 use super::{health, jitter};
+use crate::Error;
 use crate::tidegate::Inner;
 
 /// How overdue a deadline must be before the sweep looks at it, milliseconds: the queue has had its chance.
@@ -41,12 +43,13 @@ pub(crate) struct Sweep {
 pub(crate) async fn run(inner: Arc<Inner>) {
     let mut sweep = Sweep::default();
     loop {
-        let degraded = health::index_trouble(&inner).is_some();
-        if inner.health.ledger_failure().is_none() {
-            let swept = if degraded { overdue::pass(&inner, &mut sweep.tries).await } else { sweep.once(&inner).await };
-            if let Err(e) = swept {
-                tracing::warn!(error = %e, degraded, "a sweep did not end; it is tried again");
-            }
+        let whole = health::index_trouble(&inner).is_some();
+        let degraded = whole || inner.deadlines.failing().is_some();
+        if inner.health.ledger_failure().is_none()
+            && let Err(e) = sweep.round(&inner, whole, degraded).await
+            && let Some(times) = inner.health.failed_sweeps.due()
+        {
+            tracing::warn!(error = %e, times, degraded, "a sweep did not end; it is tried again");
         }
         let pause = if degraded { EVERY_DEGRADED } else { EVERY };
         // Nodes that share a store drift apart.
@@ -56,6 +59,17 @@ pub(crate) async fn run(inner: Arc<Inner>) {
 }
 
 impl Sweep {
+    /// One round: whatever is overdue while none of the index can be used; else what lies in parts that cannot, then a sweep.
+    async fn round(&mut self, inner: &Inner, whole: bool, degraded: bool) -> crate::Result<()> {
+        if whole {
+            return overdue::pass(inner, &mut self.tries, |_| true).await;
+        }
+        if degraded {
+            overdue::pass(inner, &mut self.tries, |order| inner.deadlines.fails(order)).await?;
+        }
+        self.once(inner).await
+    }
+
     /// One sweep: gives every overdue order to the deadline queue again (a no-op for those it has).
     async fn once(&mut self, inner: &Inner) -> crate::Result<()> {
         let now = inner.ledger.clock().now();
@@ -68,12 +82,12 @@ impl Sweep {
                 inner.health.overdue(page.first().map_or(0, |(_, at)| now.since(*at)));
                 self.free_stuck(inner, now, &page).await?;
             }
-            let there = inner.deadlines.contains(&page).await?;
+            let there = inner.deadlines.contains(&page).await.map_err(Error::index)?;
             let missed: Vec<_> =
                 page.iter().zip(there).filter(|(_, there)| !there).map(|(deadline, _)| *deadline).collect();
             if !missed.is_empty() {
                 metrics::counter!("tidegate_sweep_found_total").increment(missed.len() as u64);
-                inner.deadlines.schedule(&missed).await?;
+                inner.deadlines.schedule(&missed).await.map_err(Error::index)?;
             }
             after = page.last().map(|(order, at)| (*at, *order));
             if page.len() < PAGE {

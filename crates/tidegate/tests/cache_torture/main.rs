@@ -1,83 +1,23 @@
-//! Torture of the typed cache over the store in memory: no read is older than it promises, whatever is slow, fails or is
-//! killed; and each mutant of the cache's design is caught.
+//! Torture of the typed cache: no read is older than it promises, whatever is slow, fails or is killed; and each mutant of
+//! the cache's design is caught.
 //!
-//! `TIDEGATE_TEST_LONG=1` makes 20 million reads of the 1 million.
+//! - [`embedded`]: over the store in memory; `TIDEGATE_TEST_LONG=1` makes 20 million reads of the 1 million.
+//! - [`shared`] (feature `redis`): over Redis or Valkey (`TIDEGATE_TEST_ENGINE=valkey`), alone and in a Cluster.
+//! - [`jitter`]: it only ever shortens.
+//! - [`subject`]: the typed cache as the torture sees it.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod embedded;
 mod jitter;
+#[cfg(feature = "redis")]
+mod shared;
 mod subject;
 
 use std::time::Duration;
 
-use tidegate_conformance::cache::bent::Bend;
-use tidegate_conformance::cache::torture::{Settings, Tally, torture};
+use tidegate_conformance::cache::torture::{Settings, Tally};
 
-fn run(settings: Settings) -> Tally {
-    let start = subject::start(false);
-    torture(&|| Box::pin(async { subject::open() }), &start, settings)
-}
-
-fn promises_are_kept(tally: &Tally) {
-    assert!(tally.broken.is_empty(), "{tally:#?}");
-    let Tally { strong, bounded, failed, acknowledged, loads, .. } = *tally;
-    assert!(strong > 0 || bounded > 0);
-    assert!(acknowledged > 100 && loads > 100, "nothing happened: {tally:?}");
-    assert!(failed < (strong + bounded) / 2, "most reads failed: {tally:?}");
-    assert!(tally.stale < (strong + bounded) / 20, "{tally:?}");
-}
-
-/// How many reads the torture makes.
-fn reads() -> u64 {
-    if std::env::var_os("TIDEGATE_TEST_LONG").is_some() { 20_000_000 } else { 1_000_000 }
-}
-
-#[test]
-fn no_read_is_older_than_its_promise() {
-    let tally = run(Settings { reads: reads(), time: Duration::from_secs(1_800), ..Settings::default() });
-    promises_are_kept(&tally);
-    assert!(tally.reads() >= reads(), "{tally:?}");
-    assert!(tally.killed >= 5 && tally.strong > tally.reads() / 10, "{tally:?}");
-}
-
-#[test]
-fn a_store_that_fails_makes_no_read_old() {
-    let settings = Settings { reads: 200_000, bend: Some(Bend::Fails(0.02)), ..Settings::default() };
-    promises_are_kept(&run(settings));
-}
-
-#[test]
-fn a_lease_that_ends_before_its_load_makes_no_read_old() {
-    let settings = Settings { reads: 200_000, bend: Some(Bend::RenewsNothing), ..Settings::default() };
-    promises_are_kept(&run(settings));
-}
-
-#[test]
-fn a_clock_that_jumps_makes_no_read_old() {
-    let settings = Settings { reads: 200_000, bend: Some(Bend::ClockSteps), ..Settings::default() };
-    let tally = run(settings);
-    assert!(tally.broken.is_empty(), "{tally:#?}");
-    assert!(tally.failed < tally.reads() / 2, "{tally:?}");
-}
-
-#[test]
-fn a_deaf_process_keeps_to_the_bound() {
-    let settings = Settings {
-        reads: u64::MAX,
-        time: Duration::from_secs(6),
-        bend: Some(Bend::Deaf),
-        kill_every: None,
-        only_bounded: true,
-        ..Settings::default()
-    };
-    promises_are_kept(&run(settings));
-}
-
-/// A mutant must be caught within so many reads or so long.
-fn is_caught(name: &str, tally: &Tally) {
-    assert!(!tally.broken.is_empty(), "{name} was not caught: {tally:?}");
-    assert!(tally.reads() <= 100_000 || tally.took < Duration::from_secs(30), "{name}: {tally:?}");
-}
-
+/// A mutant must be caught within so many reads, or so long.
 const MUTANT: Settings = Settings {
     reads: u64::MAX,
     time: Duration::from_secs(30),
@@ -85,27 +25,22 @@ const MUTANT: Settings = Settings {
     kill_every: None,
     bend: None,
     only_bounded: false,
+    disturb_every: None,
 };
 
-#[test]
-fn mutant_a_blind_set_is_caught() {
-    is_caught("a blind SET", &run(Settings { bend: Some(Bend::FillsBlindly), ..MUTANT }));
+fn promises_are_kept(tally: &Tally) {
+    assert!(tally.broken.is_empty(), "{tally:#?}");
+    assert!(tally.acknowledged > 100 && tally.loads > 100, "nothing happened: {tally:?}");
+    assert!(tally.failed < tally.reads() / 10, "many reads failed: {tally:?}");
+    assert!(tally.stale < tally.reads() / 20, "{tally:?}");
 }
 
-#[test]
-fn mutant_an_absence_that_overwrites_is_caught() {
-    is_caught("an absence that overwrites", &run(Settings { bend: Some(Bend::AbsenceOverwrites), ..MUTANT }));
+fn is_caught(name: &str, tally: &Tally) {
+    assert!(!tally.broken.is_empty(), "{name} was not caught: {tally:?}");
+    assert!(tally.reads() <= 100_000 || tally.took <= MUTANT.time, "{name}: {tally:?}");
 }
 
-#[test]
-fn mutant_a_bus_that_drops_everything_and_does_not_know_is_caught() {
-    let settings = Settings { bend: Some(Bend::DeafUnawares), only_bounded: true, ..MUTANT };
-    is_caught("a bus that drops everything", &run(settings));
-}
-
-#[test]
-fn mutant_joining_old_flights_is_caught() {
-    let start = subject::start(true);
-    let tally = torture(&|| Box::pin(async { subject::open() }), &start, MUTANT);
-    is_caught("joining a flight that began before the invalidation", &tally);
+/// How many reads the torture of the suite makes.
+fn reads() -> u64 {
+    if std::env::var_os("TIDEGATE_TEST_LONG").is_some() { 20_000_000 } else { 1_000_000 }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tidegate::cache::{
     Cache, CacheError, CacheKey, CacheStore, Caches, EmbeddedCache, EmbeddedCacheOptions, LoadContext, Loaded, Read,
     RowVersion, Ttl,
@@ -11,35 +10,6 @@ use tidegate::cache::{
 use tidegate_backend::BoxFuture;
 use tidegate_conformance::cache::Harness;
 use tidegate_conformance::cache::torture::{Answer, Database, Kind, NAMESPACE, Process, Start};
-
-/// The store in memory.
-struct Embedded(Arc<EmbeddedCache>);
-
-pub fn open() -> Box<dyn Harness> {
-    Box::new(Embedded(Arc::new(EmbeddedCache::open(EmbeddedCacheOptions::default()).unwrap())))
-}
-
-impl Harness for Embedded {
-    fn store(&self) -> Arc<dyn CacheStore> {
-        self.0.clone()
-    }
-
-    fn another(&self) -> BoxFuture<'_, Arc<dyn CacheStore>> {
-        Box::pin(async { Arc::new(self.0.handle()) as Arc<dyn CacheStore> })
-    }
-
-    fn write_raw<'a>(&'a self, key: &'a CacheKey, bytes: &'a [u8], life: Duration) -> BoxFuture<'a, ()> {
-        Box::pin(async move { self.0.overwrite(key, Bytes::copy_from_slice(bytes), life) })
-    }
-
-    fn delete_raw<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, ()> {
-        Box::pin(async move { self.0.delete(key) })
-    }
-
-    fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {
-        Box::pin(tokio::time::sleep(time))
-    }
-}
 
 /// One process' cache; `_caches` keeps its tasks.
 struct Subject {
