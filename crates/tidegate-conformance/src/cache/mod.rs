@@ -49,6 +49,12 @@ pub trait Harness: Send + Sync {
     /// Lets time pass: by a clock of the test's own, or by sleeping.
     fn pass(&self, time: Duration) -> BoxFuture<'_, ()>;
 
+    /// Something bad that may happen to such a store at any time: restarted, emptied, frozen for a while. Another thing each
+    /// time.
+    fn disturb(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// Whether time passes by [`Harness::pass`] only.
     fn exact(&self) -> bool {
         false

@@ -195,11 +195,20 @@ impl Redis {
     /// # Errors
     /// What the connection or the server reports.
     pub fn try_tell(&self, command: &[&str]) -> Result<String, String> {
+        let command: Vec<&[u8]> = command.iter().map(|part| part.as_bytes()).collect();
+        self.try_tell_bytes(&command)
+    }
+
+    /// As [`Redis::try_tell`], for keys and values that are no text.
+    ///
+    /// # Errors
+    /// What the connection or the server reports.
+    pub fn try_tell_bytes(&self, command: &[&[u8]]) -> Result<String, String> {
         let mut commands = Vec::new();
         if let Some((name, word)) = &self.setup.user {
             commands.push(vec![b"AUTH".as_slice(), name.as_bytes(), word.as_bytes()]);
         }
-        commands.push(command.iter().map(|part| part.as_bytes()).collect());
+        commands.push(command.to_vec());
         resp::ask(self.port, &commands)
     }
 

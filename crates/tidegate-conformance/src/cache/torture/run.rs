@@ -25,6 +25,8 @@ const HOT_EVERY: Duration = Duration::from_millis(12);
 const COOL_EVERY: Duration = Duration::from_millis(1_500);
 /// Somewhere something is evicted this often.
 const EVICT_EVERY: Duration = Duration::from_millis(4);
+/// A runtime has so long to drop its tasks.
+const ENDING: Duration = Duration::from_secs(5);
 /// Foreign clients do not answer for ever either.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -43,6 +45,9 @@ pub struct Settings {
     pub bend: Option<Bend>,
     /// Whether only bounded reads are made.
     pub only_bounded: bool,
+    /// [`Harness::disturb`] is called this often. Then there is no replica: a store that lost its floors cannot know that
+    /// it lags.
+    pub disturb_every: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -54,6 +59,7 @@ impl Default for Settings {
             kill_every: Some(Duration::from_millis(150)),
             bend: None,
             only_bounded: false,
+            disturb_every: None,
         }
     }
 }
@@ -130,7 +136,7 @@ struct World {
 pub fn torture(open: Open<'_>, start: &Start, settings: Settings) -> Tally {
     let outside = runtime();
     // A store that fails makes the cache load without a lease and so without a floor: from the primary, then.
-    let lags = !matches!(settings.bend, Some(Bend::Fails(_)));
+    let lags = !matches!(settings.bend, Some(Bend::Fails(_))) && settings.disturb_every.is_none();
     let world = World {
         harness: outside.block_on(open()).into(),
         database: Arc::new(Database::new(HOT + COOL, lags)),
@@ -144,6 +150,7 @@ pub fn torture(open: Open<'_>, start: &Start, settings: Settings) -> Tally {
         outside.spawn(world.clone().write_past_the_cache(hot));
     }
     outside.spawn(world.clone().evict());
+    outside.spawn(world.clone().disturb());
     let (mut killed, mut last) = (0, Instant::now());
     while world.counts.reads() < settings.reads
         && begun.elapsed() < settings.time
@@ -168,8 +175,9 @@ pub fn torture(open: Open<'_>, start: &Start, settings: Settings) -> Tally {
         broken: std::mem::take(&mut counts.broken.lock().unwrap_or_else(PoisonError::into_inner)),
         took: begun.elapsed(),
     };
-    processes.into_iter().for_each(Runtime::shutdown_background);
-    outside.shutdown_background();
+    // Waited for, so that no task holds the store's server when this returns.
+    processes.into_iter().for_each(|process| process.shutdown_timeout(ENDING));
+    outside.shutdown_timeout(ENDING);
     tally
 }
 
@@ -322,6 +330,13 @@ impl World {
             tokio::time::sleep(EVICT_EVERY).await;
             let key = any_key(&mut rand::rng(), true);
             let _ = tokio::time::timeout(PATIENCE, self.harness.delete_raw(&cache_key(key))).await;
+        }
+    }
+
+    async fn disturb(self) {
+        while let Some(every) = self.settings.disturb_every {
+            tokio::time::sleep(every).await;
+            self.harness.disturb().await;
         }
     }
 
