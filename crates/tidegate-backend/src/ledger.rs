@@ -10,7 +10,7 @@ use tidegate_core::{
     RefundStatus, Sku, SkuId, Status, StockChange, Verdict,
 };
 
-use crate::{BoxFuture, Clock, Result};
+use crate::{BoxFuture, Clock, Outbox, OutboxEntry, Result};
 
 /// Most orders in one committed batch.
 pub const MAX_BATCH_COMMANDS: usize = 512;
@@ -68,6 +68,9 @@ pub struct Commit {
     pub deadlines: Vec<Deadline>,
     /// The cursor of its newest event, if it made any.
     pub last_cursor: Option<i64>,
+    /// What it made old in caches: one entry for each SKU whose card changed. They are in the outbox, too, so that they are
+    /// delivered if this process dies; delivered at once, they are to be marked.
+    pub outbox: Vec<OutboxEntry>,
 }
 
 /// What the gate asks the ledger's readers before it refuses.
@@ -232,6 +235,9 @@ pub trait Ledger: Send + Sync {
 
     /// Streams every row through `tidegate_core::audit::Auditor` in one consistent read.
     fn audit(&self, lag_bound_ms: i64) -> BoxFuture<'_, Result<tidegate_core::audit::Report>>;
+
+    /// What its commits, and its callers' own transactions, made old in caches.
+    fn outbox(&self) -> &dyn Outbox;
 
     /// Whether it can write now; used by readiness checks while commits fail.
     fn probe_write(&self) -> BoxFuture<'_, Result<()>>;

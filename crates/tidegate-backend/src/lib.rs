@@ -3,6 +3,7 @@
 //! - [`ledger`]: [`Ledger`], the only arbiter. It loads rows, runs `tidegate_core::engine`, writes, commits.
 //! - [`gate`]: [`Gate`], copies of what is available; a soft filter, synchronous.
 //! - [`deadlines`]: [`DeadlineQueue`], an index of what is due; losing it loses nothing.
+//! - [`outbox`]: [`Outbox`], what a commit made old elsewhere, until it is delivered.
 //! - [`clock`]: [`Clock`], [`SystemClock`], [`ManualClock`]; every instant on an order comes from the ledger's.
 //! - [`steady`]: [`SteadyClock`], which follows another clock and survives its steps.
 //! - [`bus`]: [`Bus`], what nodes tell each other; every word of it is only an optimisation.
@@ -19,6 +20,7 @@ pub mod deadlines;
 pub mod error;
 pub mod gate;
 pub mod ledger;
+pub mod outbox;
 pub mod steady;
 pub mod stored;
 
@@ -33,4 +35,5 @@ pub use ledger::{
     Capabilities, Commit, Deadline, EventRecord, Ledger, LedgerId, OrderFilter, Page, PageRequest, PaymentFilter,
     Probe, Probed, RefundFilter,
 };
+pub use outbox::{Deliver, Execute, Outbox, OutboxEntry, OutboxState, Ticket};
 pub use steady::SteadyClock;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_backend::{
-    BoxFuture, Capabilities, Clock, Commit, Error, ErrorKind, EventRecord, Ledger, LedgerId, OrderFilter, Page,
+    BoxFuture, Capabilities, Clock, Commit, Error, ErrorKind, EventRecord, Ledger, LedgerId, OrderFilter, Outbox, Page,
     PageRequest, PaymentFilter, Probe, Probed, RefundFilter, Result,
 };
 use tidegate_core::audit::Report;
@@ -189,6 +189,10 @@ impl Ledger for Faulty {
 
     fn audit(&self, lag_bound_ms: i64) -> BoxFuture<'_, Result<Report>> {
         self.inner.audit(lag_bound_ms)
+    }
+
+    fn outbox(&self) -> &dyn Outbox {
+        self.inner.outbox()
     }
 
     fn probe_write(&self) -> BoxFuture<'_, Result<()>> {

@@ -17,9 +17,8 @@ const STATEMENTS: usize = 512;
 /// Seconds a writer may stay inside a transaction without a statement: a frozen node loses its locks then. Its batches that
 /// wait for one row get it one after the other, so others may wait this long for each of its writers.
 const IDLE_SECONDS: u64 = 1;
-/// Seconds without a statement after which MySQL closes a writer's connection: it has no bound for transactions only.
-#[cfg(feature = "mysql")]
-const MYSQL_WAIT_SECONDS: u64 = 2;
+/// The same for a relay: longer than a delivery takes, and nobody waits for its rows.
+const RELAY_IDLE_SECONDS: u64 = tidegate_backend::outbox::DELIVERY_BOUND.as_secs() + 1;
 /// Seconds to wait for a lock. Longer than a frozen node keeps one, so that waiters go on.
 const LOCK_SECONDS: u64 = 4;
 /// How long a statement may take.
@@ -39,6 +38,8 @@ pub(crate) enum Role {
     Reader,
     /// A long read.
     Audit,
+    /// A relay of the outbox: it keeps rows locked while it delivers what they say.
+    Relay,
 }
 
 /// A parsed address.
@@ -159,6 +160,7 @@ fn seconds(role: Role) -> (u64, u64) {
         Role::Writer => (STATEMENT_SECONDS, IDLE_SECONDS),
         Role::Reader => (STATEMENT_SECONDS, 2 * STATEMENT_SECONDS),
         Role::Audit => (AUDIT_SECONDS, AUDIT_SECONDS),
+        Role::Relay => (STATEMENT_SECONDS, RELAY_IDLE_SECONDS),
     }
 }
 
@@ -171,7 +173,7 @@ fn postgres_settings(role: Role) -> String {
     let (statement, idle) = seconds(role);
     let plan = match role {
         Role::Writer => "",
-        Role::Reader | Role::Audit => {
+        Role::Reader | Role::Audit | Role::Relay => {
             "SET plan_cache_mode = force_custom_plan; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;"
         }
     };
@@ -194,10 +196,10 @@ async fn settle_mysql(session: &mut Session, role: Role) -> Result<usize> {
     let (statement, idle) = seconds(role);
     let own = match (mariadb, role) {
         (true, _) => format!("max_statement_time = {statement}, idle_transaction_timeout = {idle}"),
-        // MySQL cannot end idle transactions only: a writer's connection that is idle for so long is closed, and the
-        // pool opens another.
-        (false, Role::Writer) => {
-            format!("max_execution_time = {}, wait_timeout = {MYSQL_WAIT_SECONDS}", statement * 1_000)
+        // MySQL cannot end idle transactions only: a connection that is idle for a second longer is closed, and the pool
+        // opens another.
+        (false, Role::Writer | Role::Relay) => {
+            format!("max_execution_time = {}, wait_timeout = {}", statement * 1_000, idle + 1)
         }
         (false, _) => format!("max_execution_time = {}", statement * 1_000),
     };

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_backend::ledger::{MAX_PAGE, MAX_PROBES};
 use tidegate_backend::stored::cursor::{List, decode};
 use tidegate_backend::{
-    BoxFuture, Capabilities, Clock, Commit, Error, ErrorKind, EventRecord, Ledger, LedgerId, OrderFilter, Page,
+    BoxFuture, Capabilities, Clock, Commit, Error, ErrorKind, EventRecord, Ledger, LedgerId, OrderFilter, Outbox, Page,
     PageRequest, PaymentFilter, Probe, Probed, RefundFilter, Result,
 };
 use tidegate_core::audit::Report;
@@ -220,6 +220,10 @@ impl Ledger for SqlLedger {
         // Before the read begins: an order that falls due after this instant cannot look late.
         let now = self.clock.now();
         read!(self, audits, session => read::audit::audit(session, now, lag_bound_ms))
+    }
+
+    fn outbox(&self) -> &dyn Outbox {
+        self
     }
 
     fn probe_write(&self) -> BoxFuture<'_, Result<()>> {

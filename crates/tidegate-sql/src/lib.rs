@@ -3,6 +3,7 @@
 //! - `options.rs`, `open.rs`, `connect.rs`, `migrate.rs`: an address becomes a ledger. `pool.rs`: bounded connections.
 //! - `session.rs`, `dialect.rs`, `value.rs`, `fetched.rs`, `bulk.rs`, `fault.rs`: one small way to talk to both dialects.
 //! - `ledger.rs`: what the seam asks for. `write/`: a batch. `upkeep.rs`: small writes. `read/`, `row.rs`: reads.
+//! - `outbox.rs`: what commits made old in caches. `transaction.rs`: the same from a caller's own transaction.
 //! - `scratch.rs`: databases of a bench's own.
 //! - `clock.rs`: an estimate of the database's clock. `write/ceiling.rs` (feature `ceiling`): what the bench compares with.
 
@@ -22,17 +23,23 @@ mod ledger;
 mod migrate;
 mod open;
 mod options;
+mod outbox;
 mod pool;
 mod read;
 mod row;
 #[cfg(feature = "ceiling")]
 pub mod scratch;
 mod session;
+mod transaction;
 mod upkeep;
 mod value;
 mod write;
 
 pub use ledger::SqlLedger;
 pub use options::SqlOptions;
+#[cfg(feature = "mysql")]
+pub use transaction::MySqlTransaction;
+#[cfg(feature = "postgres")]
+pub use transaction::PostgresTransaction;
 #[cfg(feature = "ceiling")]
 pub use write::ceiling::{Ceiling, ceiling, one_by_one};

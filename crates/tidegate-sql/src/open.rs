@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_backend::{Error, ErrorKind, LedgerId, Result};
-use tidegate_core::{Millis, Settings};
+use tidegate_core::Settings;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use crate::clock::{LOOK, LOOK_MANUAL, SqlClock, instant_of};
+use crate::clock::{LOOK, LOOK_MANUAL, SqlClock};
 use crate::connect::{Address, Role};
 use crate::dialect::Dialect;
 use crate::fault::Fault;
@@ -19,6 +19,8 @@ use crate::{migrate, upkeep};
 
 /// Most audits at once.
 const AUDITS: usize = 2;
+/// Most relays of the outbox at once.
+const RELAYS: usize = 2;
 /// Most commits at once; more wait for their turn, and then for a connection.
 const COMMITS: u32 = 4_096;
 /// Longest wait of `close` for the commits in flight.
@@ -31,6 +33,7 @@ pub(crate) struct Parts {
     pub(crate) writes: Pool,
     pub(crate) reads: Pool,
     pub(crate) audits: Pool,
+    pub(crate) relays: Pool,
     pub(crate) clock: Arc<SqlClock>,
     pub(crate) settings: Settings,
     pub(crate) commits: Semaphore,
@@ -45,7 +48,7 @@ impl Parts {
         // Those that take longer lose their connection's pool, not their answer.
         let _ = tokio::time::timeout(CLOSE_BOUND, self.commits.acquire_many(COMMITS)).await;
         self.commits.close();
-        for pool in [&self.writes, &self.reads, &self.audits] {
+        for pool in [&self.writes, &self.reads, &self.audits, &self.relays] {
             pool.close();
         }
     }
@@ -76,7 +79,7 @@ pub(crate) async fn open(options: &SqlOptions) -> Result<Parts> {
     let wanted = (!options.stored_clock).then_some(options.manual_clock);
     let clock = match upkeep::manual_clock(&mut session, wanted).await? {
         Some(at) => SqlClock::manual(at),
-        None => SqlClock::server(instant(&mut session).await?),
+        None => SqlClock::server(upkeep::instant(&mut session).await?),
     };
     let clock = Arc::new(clock);
     // Once more on the connection that is warm now: the first answer may have been slow.
@@ -86,6 +89,7 @@ pub(crate) async fn open(options: &SqlOptions) -> Result<Parts> {
     Ok(Parts {
         dialect,
         id,
+        relays: Pool::new(address.clone(), Role::Relay, RELAYS)?,
         writes: Pool::new(address, Role::Writer, options.writers.clamp(1, 64))?,
         look: tokio::spawn(look(clock.clone(), reads.clone())),
         reads,
@@ -94,11 +98,6 @@ pub(crate) async fn open(options: &SqlOptions) -> Result<Parts> {
         settings: options.settings,
         commits: Semaphore::new(COMMITS as usize),
     })
-}
-
-async fn instant(session: &mut Session) -> std::result::Result<Millis, Fault> {
-    let row = session.one(&format!("SELECT {}", instant_of(session)), &[]).await?;
-    row.ok_or_else(|| Fault::corrupt("the server does not tell its time"))?.int(0).map(Millis)
 }
 
 /// Keeps the node's idea of the ledger's clock fresh while nothing is committed.

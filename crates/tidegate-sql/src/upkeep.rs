@@ -25,7 +25,8 @@ pub(crate) async fn prune(session: &mut Session, tombstones: Millis, keys: Milli
     end(session, pruned).await
 }
 
-async fn end<T>(session: &mut Session, result: Result<T>) -> Result<T> {
+/// Ends a transaction: with a commit, or after a fault without.
+pub(crate) async fn end<T>(session: &mut Session, result: Result<T>) -> Result<T> {
     match result {
         Ok(value) => session.commit().await.map(|()| value),
         Err(fault) => {
@@ -91,6 +92,12 @@ async fn prune_batches(session: &mut Session) -> Result<usize> {
         session.execute("DELETE FROM batches WHERE batch_no IN ?", &[Value::Ints(&old)]).await?;
     }
     Ok(old.len())
+}
+
+/// The server's instant, also where the ledger's clock stands still.
+pub(crate) async fn instant(session: &mut Session) -> Result<Millis> {
+    let row = session.one(&format!("SELECT {}", instant_of(session)), &[]).await?;
+    row.ok_or_else(|| Fault::corrupt("the server does not tell its time"))?.int(0).map(Millis)
 }
 
 /// Moves the manual clock of the ledger by `ms`; gives the instant it shows now.

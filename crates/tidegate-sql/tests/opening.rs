@@ -41,7 +41,7 @@ async fn many_open_an_empty_database_at_once(server: Arc<Server>) {
         ledger.close().await.unwrap();
         assert_eq!(ledger.newest_cursor().await.unwrap_err().kind(), ErrorKind::Unavailable);
     }
-    assert_eq!(server.sql(&url, "SELECT count(*) FROM tidegate_schema").trim(), "1");
+    assert_eq!(server.sql(&url, "SELECT count(*) FROM tidegate_schema").trim(), "2");
     ids.insert(open(&url).await.id());
     assert_eq!(ids.len(), 1, "one number on every node, and after a reopening: {ids:?}");
     let ledger_id = "FROM meta WHERE name = 'ledger_id'";
@@ -61,7 +61,8 @@ async fn a_schema_that_was_left_halfway_is_finished(server: Arc<Server>) {
         "DELETE FROM tidegate_schema; DROP TABLE parked, refunds, events".to_owned()
     } else {
         "DELETE FROM tidegate_schema; DROP TABLE meta, batches, counters, skus, sku_attributes, order_ids, orders, \
-            order_lines, order_keys, request_keys, buyer_counters, stock_changes, events, payments, refunds, parked"
+            order_lines, order_keys, request_keys, buyer_counters, stock_changes, events, payments, refunds, parked, \
+            tg_outbox"
             .to_owned()
     };
     server.sql(&url, &left);
@@ -85,6 +86,7 @@ async fn a_newer_or_other_schema_is_refused(server: Arc<Server>) {
     server.sql(&url, "DELETE FROM tidegate_schema WHERE version = 99");
     server.sql(&url, &format!("UPDATE tidegate_schema SET checksum = {sum}"));
     assert_eq!(error_of(&url).await.kind(), ErrorKind::Corrupt);
+    server.sql(&url, "DELETE FROM tidegate_schema WHERE version > 1");
     server.sql(&url, "UPDATE tidegate_schema SET version = 0");
     let error = error_of(&url).await;
     assert_eq!(error.kind(), ErrorKind::Configuration);

@@ -5,7 +5,7 @@ use tidegate_core::gate::Copy;
 use tidegate_core::{Command, Map, Millis, Order, OrderId, OrderNo, RefundId, SkuId, Status};
 
 use crate::ledger::{MAX_BATCH_COMMANDS, MAX_BATCH_LINES};
-use crate::{Deadline, Error, ErrorKind, Result};
+use crate::{Deadline, Error, ErrorKind, OutboxEntry, Result};
 
 /// Most rounds of loading: an order names its SKUs, a SKU its counters, a key its order. More is a fault of the rules.
 pub const MAX_ROUNDS: usize = 16;
@@ -68,6 +68,14 @@ fn order<'a>(rows: &'a Rows, id: &OrderId) -> Option<&'a Order> {
 pub fn copies(rows: &Rows, changes: &Changes) -> Vec<(SkuId, Copy)> {
     let row = |id| rows.skus.get(id).and_then(Option::as_ref);
     changes.skus.iter().filter_map(|id| row(id).map(|sku| (id.clone(), Copy::from(sku)))).collect()
+}
+
+/// What the batch makes old in caches: one entry for each SKU whose card changed, with its newest version. `at` is the
+/// store's real clock.
+#[must_use]
+pub fn outbox(rows: &Rows, changes: &Changes, at: Millis) -> Vec<OutboxEntry> {
+    let row = |id| rows.skus.get(id).and_then(Option::as_ref);
+    changes.cards.iter().filter_map(row).map(|sku| OutboxEntry::of_product(sku, at)).collect()
 }
 
 /// The deadlines that changed. One that moved is gone from its old instant before it is at the new one. `pending` has

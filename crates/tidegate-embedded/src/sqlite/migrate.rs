@@ -9,7 +9,8 @@ use super::fault;
 const APPLICATION_ID: i32 = 0x5467_4c67;
 
 /// Every step, in order; its version is its place from 1. A step that was released is never edited.
-const STEPS: [&str; 1] = [include_str!("../../migrations/0001_orders.sql")];
+const STEPS: [&str; 2] =
+    [include_str!("../../migrations/0001_orders.sql"), include_str!("../../migrations/0002_outbox.sql")];
 
 /// The newest schema this build knows.
 pub(super) const NEWEST: i64 = STEPS.len() as i64;

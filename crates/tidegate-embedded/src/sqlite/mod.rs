@@ -5,6 +5,7 @@
 //!   `checkpoint.rs`: the write-ahead log. `upkeep.rs`: small writes.
 //! - `orders.rs`, `filter.rs`, `events.rs`, `money.rs`, `stock.rs`, `probe.rs`, `audit.rs`: reads, each on a connection that never
 //!   waits for a write.
+//! - `outbox.rs`: what commits, and a caller's own transactions, made old in caches.
 //! - `row.rs`, `fault.rs`: rows and errors in the rules' words; how values lie in columns is `tidegate_backend::stored`.
 
 mod audit;
@@ -23,6 +24,7 @@ mod migrate;
 mod money;
 mod open;
 mod orders;
+mod outbox;
 mod probe;
 mod row;
 mod stock;
@@ -36,7 +38,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 use tidegate_backend::ledger::{MAX_PAGE, MAX_PROBES};
 use tidegate_backend::{
-    BoxFuture, Capabilities, Clock, Commit, Error, ErrorKind, EventRecord, Ledger, LedgerId, OrderFilter, Page,
+    BoxFuture, Capabilities, Clock, Commit, Error, ErrorKind, EventRecord, Ledger, LedgerId, OrderFilter, Outbox, Page,
     PageRequest, PaymentFilter, Probe, Probed, RefundFilter, Result,
 };
 use tidegate_core::audit::{Auditor, Report};
@@ -47,6 +49,7 @@ use tidegate_core::{Command, Millis, Order, OrderId, OrderNo, Payment, PaymentId
 #[cfg(feature = "ceiling")]
 pub use ceiling::{Ceiling, ceiling};
 pub use open::{Options, Synchronous};
+pub use outbox::SqliteTransaction;
 
 use buyers::Buyers;
 use lane::Lane;
@@ -65,6 +68,8 @@ pub struct SqliteLedger {
     id: LedgerId,
     clock: Arc<dyn Clock>,
     buyers: Arc<Buyers>,
+    /// The turn of a relay of the outbox.
+    relaying: tokio::sync::Mutex<()>,
 }
 
 impl SqliteLedger {
@@ -88,7 +93,8 @@ impl SqliteLedger {
     pub fn open_blocking(options: &Options) -> Result<Arc<Self>> {
         let parts = open::open(options)?;
         let (id, clock, buyers) = (parts.id, parts.clock.clone(), parts.buyers.clone());
-        Ok(Arc::new(Self { parts: Mutex::new(Some(Arc::new(parts))), id, clock, buyers }))
+        let relaying = tokio::sync::Mutex::default();
+        Ok(Arc::new(Self { parts: Mutex::new(Some(Arc::new(parts))), id, clock, buyers, relaying }))
     }
 
     fn parts(&self) -> Result<Arc<Parts>> {
@@ -277,6 +283,10 @@ impl Ledger for SqliteLedger {
             });
             Ok(audited.await?.finish(now, lag_bound_ms))
         })
+    }
+
+    fn outbox(&self) -> &dyn Outbox {
+        self
     }
 
     fn probe_write(&self) -> BoxFuture<'_, Result<()>> {

@@ -100,6 +100,8 @@ pub(super) struct Parts {
     pub writer: Arc<Lane<Writer>>,
     pub id: LedgerId,
     pub clock: Arc<dyn Clock>,
+    /// The outbox's: it runs on where `clock` stands still.
+    pub real_clock: Arc<dyn Clock>,
     pub buyers: Arc<Buyers>,
     pub lock: Mutex<Option<Lock>>,
 }
@@ -139,6 +141,7 @@ pub(super) fn open(options: &Options) -> Result<Parts> {
     migrate::run(&mut conn)?;
     let id = id(&conn)?;
     let clock = clock(&conn, options)?;
+    let real_clock = if clock.status().manual { Arc::new(EmbeddedClock::new(None)) } else { clock.clone() };
     let readers = (0..options.readers.clamp(1, 64)).map(|_| connect(options, Role::Reader)).collect::<Result<_>>()?;
     let auditor = connect(options, Role::Reader)?;
     let copier = connect(options, Role::Checkpoint)?;
@@ -148,6 +151,7 @@ pub(super) fn open(options: &Options) -> Result<Parts> {
     let writer = Writer {
         conn,
         clock: clock.clone(),
+        real_clock: real_clock.clone(),
         settings: options.settings,
         dirty: dirty.clone(),
         buyers: buyers.clone(),
@@ -161,6 +165,7 @@ pub(super) fn open(options: &Options) -> Result<Parts> {
         writer,
         id,
         clock,
+        real_clock,
         buyers,
         lock: Mutex::new(Some(lock)),
     })

@@ -12,12 +12,13 @@ use super::buyers::{self, Buyers};
 use super::checkpoint::Dirty;
 use super::load::Loaded;
 use super::write::Batch;
-use super::{events, fault, row};
+use super::{events, fault, outbox, row};
 
 /// The writer's connection and what it knows by heart.
 pub(super) struct Writer {
     pub conn: Connection,
     pub clock: Arc<dyn Clock>,
+    pub real_clock: Arc<dyn Clock>,
     pub settings: Settings,
     pub dirty: Arc<Dirty>,
     pub buyers: Arc<Buyers>,
@@ -59,11 +60,14 @@ impl Writer {
                 copies: Vec::new(),
                 deadlines: Vec::new(),
                 last_cursor: None,
+                outbox: Vec::new(),
             });
         }
         Batch { conn: &tx, loaded: &mut loaded, changes, now, cursor: last.cursor + 1 }
             .write()
             .map_err(fault::writing)?;
+        let entries = batch::outbox(&loaded.rows, changes, self.real_clock.now());
+        outbox::insert(&tx, &entries).map_err(fault::writing)?;
         let merged = self.buyers.merge(&tx, changes.new_orders.len()).map_err(fault::writing)?;
         tx.commit().map_err(fault::writing)?;
         self.buyers.committed(merged, new_entries(&loaded, changes));
@@ -75,6 +79,7 @@ impl Writer {
             copies: batch::copies(&loaded.rows, changes),
             deadlines: batch::deadlines(&loaded.rows, changes, &loaded.pending),
             last_cursor: (!changes.events.is_empty()).then_some(cursor),
+            outbox: entries,
             verdicts: decided.verdicts,
         })
     }

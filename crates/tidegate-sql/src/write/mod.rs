@@ -21,12 +21,14 @@ mod tests;
 use std::time::Duration;
 
 use tidegate_backend::stored::batch::{self, MAX_ROUNDS, Numbers, check_bounds, check_lines};
-use tidegate_backend::{Commit, Result};
-use tidegate_core::{Command, engine};
+use tidegate_backend::{Commit, OutboxEntry, Result};
+use tidegate_core::engine::{self, Changes};
+use tidegate_core::{Command, Millis};
 
 use crate::fault::{self, Class, Fault};
 use crate::open::Parts;
 use crate::session::{Isolation, Session};
+use crate::{outbox, upkeep};
 use load::Loaded;
 use settle::Settled;
 use store::Store;
@@ -148,19 +150,43 @@ async fn write(
         // An answer about what another batch wrote must not be given before that is on disk. Where commits become visible
         // a moment earlier (InnoDB), committing this one waits for both.
         let durable = decided.verdicts.iter().any(std::result::Result::is_ok);
-        let commit =
-            Commit { now, verdicts: decided.verdicts, copies: Vec::new(), deadlines: Vec::new(), last_cursor: None };
+        let commit = Commit {
+            now,
+            verdicts: decided.verdicts,
+            copies: Vec::new(),
+            deadlines: Vec::new(),
+            last_cursor: None,
+            outbox: Vec::new(),
+        };
         return Ok(Written { commit, durable });
     }
+    let entries = outbox_of(parts, session, &loaded, changes, now).await?;
+    outbox::insert(session, &entries).await?;
     let last_cursor = Store { session, loaded: &mut loaded, changes, now }.write().await?;
     let commit = Commit {
         now,
         copies: batch::copies(&loaded.rows, changes),
         deadlines: batch::deadlines(&loaded.rows, changes, &loaded.pending),
         last_cursor,
+        outbox: entries,
         verdicts: decided.verdicts,
     };
     Ok(Written { commit, durable: true })
+}
+
+/// What the batch makes old in caches, as of the server's clock.
+async fn outbox_of(
+    parts: &Parts,
+    session: &mut Session,
+    loaded: &Loaded,
+    changes: &Changes,
+    now: Millis,
+) -> fault::Result<Vec<OutboxEntry>> {
+    if changes.cards.is_empty() {
+        return Ok(Vec::new());
+    }
+    let at = if parts.clock.is_manual() { upkeep::instant(session).await? } else { now };
+    Ok(batch::outbox(&loaded.rows, changes, at))
 }
 
 /// Inserts the batch's own row; gives its number.
