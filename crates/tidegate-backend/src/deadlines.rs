@@ -59,6 +59,18 @@ pub trait DeadlineQueue: Send + Sync {
         IndexState::Whole
     }
 
+    /// Why a part of it cannot be used though the rest can, as long as that is so. Its owner acts on the deadlines of that
+    /// part ([`DeadlineQueue::fails`]) without it; every other call leaves them out.
+    fn failing(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether this order's deadline lies in a part that cannot be used.
+    fn fails(&self, order: OrderNo) -> bool {
+        let _ = order;
+        false
+    }
+
     /// Every deadline of the ledger has been scheduled since `state` gave this number.
     fn rebuilt(&self, token: u64) -> BoxFuture<'_, Result<()>> {
         let _ = token;
@@ -92,7 +104,8 @@ pub trait DeadlineQueue: Send + Sync {
     /// Orders in the queue, leased ones included.
     fn len(&self) -> BoxFuture<'_, Result<usize>>;
 
-    /// Whether each of these deadlines is in the queue (scheduled or leased), in order.
+    /// Whether each of these deadlines is in the queue (scheduled or leased), in order; true for one that lies in a part
+    /// that cannot be used.
     fn contains<'a>(&'a self, deadlines: &'a [(OrderNo, Millis)]) -> BoxFuture<'a, Result<Vec<bool>>>;
 
     /// Hands back what this node has claimed and ends the tasks of its own. Calls after this may fail.

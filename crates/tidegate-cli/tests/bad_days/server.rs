@@ -1,6 +1,5 @@
 //! The binary under test, and a small blocking client.
 
-use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -17,6 +16,7 @@ pub struct Server {
     pub folder: PathBuf,
     pub address: SocketAddr,
     pub api: Api,
+    log: std::fs::File,
 }
 
 /// What to start, and how.
@@ -79,12 +79,12 @@ impl Start {
         let begun = Instant::now();
         loop {
             if let Some(status) = child.try_wait().expect("its state can be asked") {
-                panic!("the server ended with {status}: {}", text_of(log));
+                panic!("the server ended with {status}: {}", text_of(&log));
             }
             if api.get("/readyz").is_some_and(|reply| reply.status == 200) {
-                return Server { child, folder: self.folder, address, api };
+                return Server { child, folder: self.folder, address, api, log };
             }
-            assert!(begun.elapsed() < READY, "not ready within {READY:?}: {}", text_of(log));
+            assert!(begun.elapsed() < READY, "not ready within {READY:?}: {}", text_of(&log));
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -96,11 +96,12 @@ impl Start {
     }
 }
 
-fn text_of(mut log: std::fs::File) -> String {
-    use std::io::Seek;
-    let mut text = String::new();
-    let _ = log.rewind().and_then(|()| log.read_to_string(&mut text));
-    text
+/// From its beginning; whoever writes to it shares the handle's place and must not be moved.
+fn text_of(log: &std::fs::File) -> String {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = vec![0; log.metadata().map_or(0, |file| usize::try_from(file.len()).unwrap_or(0))];
+    let read = log.read_at(&mut bytes, 0).unwrap_or(0);
+    String::from_utf8_lossy(&bytes[..read]).into_owned()
 }
 
 /// An address of the loopback that nobody uses now.
@@ -109,6 +110,11 @@ pub fn free_address() -> SocketAddr {
 }
 
 impl Server {
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        text_of(&self.log)
+    }
+
     /// kill -9.
     pub fn kill(mut self) {
         self.child.kill().expect("it can be killed");

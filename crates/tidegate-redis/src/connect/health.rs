@@ -36,7 +36,9 @@ pub(super) fn symptom(e: &RedisError) -> Symptom {
         }
         Kind::Server(Server::MasterDown) => Symptom::Lost("it has lost its master".to_owned()),
         Kind::Server(Server::BusyLoading) => Symptom::Slow("it is loading its data".to_owned()),
-        Kind::Server(Server::ClusterDown | Server::TryAgain | Server::Moved | Server::Ask) => {
+        // A slot on its way from one server to another: both work, and only the caller knows what to do without its keys.
+        Kind::Server(Server::TryAgain | Server::Ask) => Symptom::None,
+        Kind::Server(Server::ClusterDown | Server::Moved) => {
             Symptom::Slow("the Cluster is rearranging itself".to_owned())
         }
         Kind::ClusterConnectionNotFound => Symptom::Slow("a node of the Cluster cannot be reached".to_owned()),
@@ -94,6 +96,8 @@ pub(super) fn kind(e: &RedisError) -> ErrorKind {
         | Kind::Server(Server::NoPerm) => ErrorKind::Configuration,
         _ if next(e).is_some() => ErrorKind::Configuration,
         Kind::Extension if e.code() == Some("WRONGTYPE") => ErrorKind::Corrupt,
+        // As servers before 7.0 say it of a script.
+        _ if e.to_string().contains("WRONGTYPE") => ErrorKind::Corrupt,
         Kind::UnexpectedReturnType | Kind::Parse => ErrorKind::Corrupt,
         _ => ErrorKind::Unavailable,
     }

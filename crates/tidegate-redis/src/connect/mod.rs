@@ -67,6 +67,11 @@ impl Call {
         Self { what: What::Plain(command), key: key.to_vec() }
     }
 
+    /// A write beside `key` that leaves nothing behind for long.
+    pub(crate) fn probe(key: &[u8]) -> Self {
+        Self { what: What::Plain(probe(key)), key: key.to_vec() }
+    }
+
     /// The command, a script by its hash or (`in_full`) as it is.
     fn command(&self, in_full: bool) -> Cmd {
         match &self.what {
@@ -235,6 +240,11 @@ impl Connector {
         }
     }
 
+    /// Whether there is a connection; in a Cluster some of its servers may be missing.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.shared.link.load().is_some()
+    }
+
     /// Whether several keys may be named in one command.
     pub(crate) fn is_cluster(&self) -> bool {
         matches!(self.shared.options.mode, options::Mode::Cluster(_))
@@ -245,7 +255,7 @@ impl Connector {
         self.shared.epoch.subscribe()
     }
 
-    /// The number of the present connection; it grows before the connection is used.
+    /// The number of the newest connection; it grows before the connection is used, and `epochs` tell of it after.
     pub(crate) fn epoch(&self) -> u64 {
         self.shared.number.load(Ordering::Acquire)
     }

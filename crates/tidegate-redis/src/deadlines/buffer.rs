@@ -57,6 +57,23 @@ impl Buffer {
         lost
     }
 
+    /// Takes up changes that had to wait elsewhere: whatever is here about the same deadline is newer. Returns how many of
+    /// those that add found no room.
+    pub(super) fn put_back(&self, changes: BTreeMap<(Millis, OrderNo), Change>) -> usize {
+        let mut waiting = self.lock();
+        let mut lost = 0;
+        for (deadline, change) in changes {
+            if waiting.changes.len() < MAX_WAITING {
+                waiting.changes.entry(deadline).or_insert(change);
+            } else if change == Change::Add && !waiting.changes.contains_key(&deadline) {
+                lost += 1;
+            }
+        }
+        drop(waiting);
+        self.filled.notify_one();
+        lost
+    }
+
     /// The next flush, nearest first; waits until there is something.
     pub(super) async fn take(&self) -> Vec<((Millis, OrderNo), Change)> {
         loop {
@@ -117,6 +134,11 @@ mod tests {
         assert_eq!(taken, [((Millis(10), OrderNo(2)), Change::Add), ((Millis(20), OrderNo(1)), Change::Remove)]);
         let empty = tokio::time::timeout(std::time::Duration::from_millis(10), buffer.empty()).await;
         assert!(empty.is_err(), "a flush is on its way");
+        let key = (Millis(9), OrderNo(3));
+        buffer.put(&[(key.1, key.0)], Change::Remove);
+        buffer.put_back([(key, Change::Add), ((Millis(8), OrderNo(4)), Change::Add)].into());
+        let taken = buffer.take().await;
+        assert_eq!(taken, [((Millis(8), OrderNo(4)), Change::Add), (key, Change::Remove)], "what came back is older");
         buffer.done();
         buffer.empty().await;
     }
@@ -127,6 +149,8 @@ mod tests {
         let all: Vec<_> = (0..MAX_WAITING as i64 + 3).map(|n| (OrderNo(n), Millis(n))).collect();
         assert_eq!(buffer.put(&all, Change::Add), 3);
         assert_eq!(buffer.put(&all[..2], Change::Remove), 0, "a change of what waits needs no room");
+        let older = all[MAX_WAITING - 1..].iter().map(|(order, at)| ((*at, *order), Change::Add)).collect();
+        assert_eq!(buffer.put_back(older), 3, "one is there");
         assert_eq!(buffer.take().await.len(), MAX_FLUSH);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::Value;
-use tidegate_backend::{Claim, Receipt, Result};
+use tidegate_backend::{Claim, ErrorKind, Receipt, Result};
 use tidegate_core::Millis;
 
 use super::{Inner, wire};
@@ -21,7 +21,7 @@ const MAX_EXACT: usize = 32;
 type Scored = (f64, Vec<u8>);
 
 /// What a look at a partition shows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Part {
     head: Option<Millis>,
     pub(super) members: usize,
@@ -50,7 +50,7 @@ impl Inner {
             let parts = self.peek(now, max - newest, newest).await?;
             exact(&parts, max - newest, newest)
         } else {
-            shares(max, self.partitions)
+            shares(max, &self.outs.usable(self.partitions), self.partitions)
         };
         if quotas.iter().all(|quota| *quota == Quota::default()) {
             return Ok(Vec::new());
@@ -59,18 +59,12 @@ impl Inner {
         let number = |n: usize| n.to_string().into_bytes();
         let quota = |at: usize| vec![number(quotas[at].earliest), number(quotas[at].newest)];
         let (mut earliest, mut newest) = (Vec::new(), Vec::new());
-        // In a Cluster one partition may fail while others answer: what was claimed is handed out.
+        // What was claimed is handed out, whatever else is wrong.
         let mut failed = None;
-        for answer in self.connector.run(self.over_partitions(&scripts::CLAIM, &arguments, quota)).await {
-            let parts = answer.and_then(|answer| {
-                let (server, parts) = split(&answer)?;
-                for part in parts {
-                    let [mark, _, early, late] = reply::parts::<4>(part)?;
-                    self.rebuild.saw(reply::bytes(mark)? == server);
-                    taken(early, &mut earliest)?;
-                    taken(late, &mut newest)?;
-                }
-                Ok(())
+        for (_, part) in self.over_partitions(&scripts::CLAIM, &arguments, quota).await? {
+            let parts = reply::parts::<4>(&part).and_then(|[_, _, early, late]| {
+                taken(early, &mut earliest)?;
+                taken(late, &mut newest)
             });
             failed = failed.or(parts.err());
         }
@@ -98,52 +92,74 @@ impl Inner {
         Ok(head)
     }
 
-    /// Looks at all partitions in one round trip.
+    /// Looks at all partitions in one round trip; one that is out looks empty.
     pub(super) async fn peek(&self, now: Millis, earliest: usize, newest: usize) -> Result<Vec<Part>> {
         let number = |n: usize| n.to_string().into_bytes();
         let arguments = vec![wire::due_until(now), number(earliest), number(newest)];
-        let mut found = Vec::with_capacity(self.partitions);
-        for answer in self.all(self.over_partitions(&scripts::PEEK, &arguments, |_| Vec::new())).await? {
-            let (server, parts) = split(&answer)?;
-            for part in parts {
-                let [mark, head, members, earliest, newest] = reply::parts::<5>(part)?;
-                self.rebuild.saw(reply::bytes(mark)? == server);
-                found.push(Part {
-                    head: reply::score(head)?.map(wire::instant),
-                    members: usize::try_from(reply::integer(members)?).unwrap_or(0),
-                    earliest: scored(earliest)?,
-                    newest: scored(newest)?,
-                });
-            }
+        let mut found: Vec<Part> = Vec::with_capacity(self.partitions);
+        found.resize_with(self.partitions, Part::default);
+        for (at, part) in self.over_partitions(&scripts::PEEK, &arguments, |_| Vec::new()).await? {
+            let [_, head, members, earliest, newest] = reply::parts::<5>(&part)?;
+            found[at] = Part {
+                head: reply::score(head)?.map(wire::instant),
+                members: usize::try_from(reply::integer(members)?).unwrap_or(0),
+                earliest: scored(earliest)?,
+                newest: scored(newest)?,
+            };
         }
         Ok(found)
     }
 
-    /// One call for all partitions, or one for each where keys may not be mixed.
-    fn over_partitions(
+    /// Runs a script over all partitions that can be used; what each answered. In one call, or one for each where keys may
+    /// not be mixed.
+    async fn over_partitions(
         &self,
         script: &'static Script,
         arguments: &[Vec<u8>],
         each: impl Fn(usize) -> Vec<Vec<u8>>,
-    ) -> Vec<Call> {
-        let step = if self.connector.is_cluster() { 1 } else { self.partitions };
-        let calls = (0..self.partitions).step_by(step).map(|from| {
-            let some = from..self.partitions.min(from + step);
-            let keys = some.clone().flat_map(|at| self.keys.partition(at)).collect();
-            Call::script(script, keys, arguments.iter().cloned().chain(some.flat_map(&each)).collect())
-        });
-        calls.collect()
+    ) -> Result<Vec<(usize, Value)>> {
+        let call = |some: &[usize]| {
+            let keys = some.iter().flat_map(|at| self.keys.partition(*at)).collect();
+            Call::script(script, keys, arguments.iter().cloned().chain(some.iter().flat_map(|at| each(*at))).collect())
+        };
+        let usable = self.outs.usable(self.partitions);
+        let mut told = Vec::with_capacity(usable.len());
+        if !self.connector.is_cluster() {
+            match self.connector.one(call(&usable)).await {
+                // Something in one of them, and nothing was done: each by itself.
+                Err(e) if e.kind() == ErrorKind::Corrupt => {}
+                answer => {
+                    self.split(answer?, &usable, &mut told)?;
+                    return Ok(told);
+                }
+            }
+        }
+        let calls = usable.iter().map(|at| (*at, call(&[*at]))).collect();
+        for (at, answer) in usable.iter().zip(self.each(calls).await?) {
+            if let Some(answer) = answer {
+                self.split(answer, &[*at], &mut told)?;
+            }
+        }
+        Ok(told)
+    }
+
+    /// The parts of an answer, once what their marks say is noted.
+    fn split(&self, answer: Value, some: &[usize], into: &mut Vec<(usize, Value)>) -> Result<()> {
+        reply::parts::<1>(&answer)?;
+        let Value::Array(values) = answer else { return Err(reply::strange(&answer)) };
+        let mut values = values.into_iter();
+        let server = values.next().unwrap_or(Value::Nil);
+        for (at, part) in some.iter().zip(values) {
+            let [mark] = reply::parts::<1>(&part)?;
+            self.rebuild.saw(reply::bytes(mark)? == reply::bytes(&server)?);
+            into.push((*at, part));
+        }
+        Ok(())
     }
 }
 
 fn sooner(a: Option<Millis>, b: Option<Millis>) -> Option<Millis> {
     a.into_iter().chain(b).min()
-}
-
-/// The server's run id, and the rest of an answer.
-fn split(answer: &Value) -> Result<(&[u8], &[Value])> {
-    let (server, parts) = reply::list(answer)?.split_first().ok_or_else(|| reply::strange(answer))?;
-    Ok((reply::bytes(server)?, parts))
 }
 
 fn scored(value: &Value) -> Result<Vec<Scored>> {
@@ -186,15 +202,15 @@ fn exact(parts: &[Part], earliest: usize, newest: usize) -> Vec<Quota> {
     quotas
 }
 
-/// An equal share for each partition.
-fn shares(max: usize, partitions: usize) -> Vec<Quota> {
-    let share = |at: usize| max / partitions + usize::from(at < max % partitions);
-    (0..partitions)
-        .map(|at| {
-            let newest = share(at) / NEWEST_SHARE;
-            Quota { earliest: share(at) - newest, newest }
-        })
-        .collect()
+/// An equal share for each of `usable`, of all `partitions`.
+fn shares(max: usize, usable: &[usize], partitions: usize) -> Vec<Quota> {
+    let mut quotas = vec![Quota::default(); partitions];
+    for (nth, at) in usable.iter().enumerate() {
+        let share = max / usable.len() + usize::from(nth < max % usable.len());
+        let newest = share / NEWEST_SHARE;
+        quotas[*at] = Quota { earliest: share - newest, newest };
+    }
+    quotas
 }
 
 #[cfg(test)]
@@ -204,9 +220,10 @@ mod tests {
     #[test]
     fn shares_add_up() {
         for (max, partitions) in [(512, 16), (100, 16), (33, 32), (7, 1)] {
-            let quotas = shares(max, partitions);
+            let quotas = shares(max, &(0..partitions).collect::<Vec<_>>(), partitions);
             assert_eq!(quotas.iter().map(|q| q.earliest + q.newest).sum::<usize>(), max);
         }
-        assert_eq!(shares(16, 1), [Quota { earliest: 14, newest: 2 }]);
+        assert_eq!(shares(16, &[1], 2), [Quota::default(), Quota { earliest: 14, newest: 2 }]);
+        assert_eq!(shares(16, &[], 1), [Quota::default()]);
     }
 }

@@ -1,5 +1,6 @@
 //! Tells Redis what was scheduled and cancelled.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,36 +31,45 @@ pub(super) async fn run(inner: Arc<Inner>) {
 }
 
 async fn flush(inner: &Inner, changes: &[((Millis, OrderNo), Change)]) -> bool {
+    let mut left = inner.set_aside(changes.to_vec());
     for attempt in 1..=MAX_TRIES {
-        let (adds, calls) = calls(inner, changes);
-        let answers = inner.connector.run(calls).await;
+        if left.is_empty() {
+            return true;
+        }
+        let (adds, calls) = calls(inner, &left);
+        let (partitions, calls): (Vec<usize>, Vec<Call>) = calls.into_iter().unzip();
         let mut restored = false;
-        let mut failed = None;
-        for (at, answer) in answers.into_iter().enumerate() {
+        let mut failed = BTreeSet::new();
+        for (at, (answer, partition)) in inner.connector.run(calls).await.into_iter().zip(partitions).enumerate() {
             match answer.and_then(|answer| crate::reply::integer(&answer)) {
                 Ok(count) => restored |= at >= adds && count > 0,
-                Err(e) => failed = Some(e),
+                Err(e) => {
+                    tracing::debug!(error = %e, attempt, "deadlines could not be told to Redis");
+                    failed.insert(partition);
+                    // Where it is not the partition's alone, the next try tells.
+                    let _ = inner.note_failure(partition, e);
+                }
             }
         }
         if restored {
             inner.wake.earlier();
         }
         // Those that did arrive may be due.
-        let first = changes.iter().find(|(_, change)| *change == Change::Add);
+        let first = left.iter().find(|(_, change)| *change == Change::Add);
         if let Some(((at, _), _)) = first {
             inner.wake.at(*at);
         }
-        let Some(e) = failed else { return true };
-        tracing::debug!(error = %e, attempt, "deadlines could not be told to Redis");
-        if attempt < MAX_TRIES {
+        left.retain(|((_, order), _)| failed.contains(&inner.partition_of(*order)));
+        left = inner.set_aside(left);
+        if !left.is_empty() && attempt < MAX_TRIES {
             tokio::time::sleep(PAUSE).await;
         }
     }
-    false
+    left.is_empty()
 }
 
 /// Calls that add, then calls that remove; and how many add.
-fn calls(inner: &Inner, changes: &[((Millis, OrderNo), Change)]) -> (usize, Vec<Call>) {
+fn calls(inner: &Inner, changes: &[((Millis, OrderNo), Change)]) -> (usize, Vec<(usize, Call)>) {
     let of = |wanted: Change| {
         changes.iter().filter(move |(_, change)| *change == wanted).map(|((at, order), _)| (*order, *at))
     };
@@ -78,7 +88,7 @@ fn calls(inner: &Inner, changes: &[((Millis, OrderNo), Change)]) -> (usize, Vec<
 }
 
 impl Inner {
-    /// Whether each is in the index.
+    /// Whether each is in the index; of a partition that is out, nothing is known to be missing.
     pub(super) async fn contains(&self, deadlines: &[(OrderNo, Millis)]) -> Result<Vec<bool>> {
         self.settled().await?;
         let items = deadlines.iter().enumerate().map(|(at, (order, due))| (*order, (at, *due)));
@@ -87,8 +97,9 @@ impl Inner {
         let calls = self.calls(&scripts::CONTAINS, 2, items, |items| {
             items.iter().map(|(order, (_, due))| wire::member(*order, *due)).collect()
         });
-        let mut there = vec![false; deadlines.len()];
-        for (positions, answer) in positions.into_iter().zip(self.all(calls).await?) {
+        let mut there = vec![true; deadlines.len()];
+        for (positions, answer) in positions.into_iter().zip(self.each(calls).await?) {
+            let Some(answer) = answer else { continue };
             for (at, bit) in positions.into_iter().zip(crate::reply::bytes(&answer)?) {
                 there[at] = *bit == b'1';
             }

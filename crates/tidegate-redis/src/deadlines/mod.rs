@@ -2,6 +2,7 @@
 //!
 //! - `wire.rs`: deadlines as Redis holds them. `buffer.rs`, `flush.rs`: changes on their way to Redis.
 //! - `claim.rs`: what is due, over all partitions. `wake.rs`: an earlier deadline wakes who sleeps.
+//! - `parts.rs`: partitions that cannot be used while others can.
 //! - `nodes.rs`: heartbeats, and taking over from nodes that are gone. `rebuild.rs`: who knows what was lost.
 //!
 //! Orders are spread over partitions by their number; each partition is one sorted set, scored by the instant at which a
@@ -12,6 +13,7 @@ mod buffer;
 mod claim;
 mod flush;
 mod nodes;
+mod parts;
 mod rebuild;
 mod wake;
 mod wire;
@@ -19,7 +21,6 @@ mod wire;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::Value;
 use tidegate_backend::{
     BoxFuture, Claim, DeadlineQueue, Error, ErrorKind, IndexState, LedgerId, Receipt, Result, Retry,
 };
@@ -28,6 +29,7 @@ use tokio::task::JoinHandle;
 
 use self::buffer::{Buffer, Change};
 use self::nodes::Holds;
+use self::parts::Outs;
 use self::rebuild::Rebuild;
 use self::wake::Wake;
 use crate::connect::{Call, Connector, Owner};
@@ -76,6 +78,7 @@ struct Inner {
     wake: Wake,
     rebuild: Rebuild,
     holds: Holds,
+    outs: Outs,
 }
 
 impl RedisDeadlines {
@@ -103,12 +106,14 @@ impl RedisDeadlines {
             wake: Wake::default(),
             rebuild: Rebuild::default(),
             holds: Holds::default(),
+            outs: Outs::default(),
         });
         inner.first_look().await;
         let tasks = vec![
             tokio::spawn(flush::run(Arc::clone(&inner))),
             tokio::spawn(nodes::run(Arc::clone(&inner))),
             tokio::spawn(wake::run(Arc::clone(&inner))),
+            tokio::spawn(parts::run(Arc::clone(&inner))),
         ];
         Ok(Self { inner, tasks: Mutex::new(tasks) })
     }
@@ -138,14 +143,14 @@ impl Inner {
         usize::try_from(order.0.rem_euclid(self.partitions as i64)).expect("a remainder is small and not negative")
     }
 
-    /// One call of `script` for each run of at most [`MAX_CALL`] items of a partition; `key_count` of a partition's keys.
+    /// One call of `script` for each run of at most [`MAX_CALL`] items of a partition, and which; `key_count` of its keys.
     fn calls<T>(
         &self,
         script: &'static Script,
         key_count: usize,
         items: impl IntoIterator<Item = (OrderNo, T)>,
         arguments: impl Fn(&[(OrderNo, T)]) -> Vec<Vec<u8>>,
-    ) -> Vec<Call> {
+    ) -> Vec<(usize, Call)> {
         let mut by_partition: Vec<Vec<(OrderNo, T)>> = (0..self.partitions).map(|_| Vec::new()).collect();
         for (order, item) in items {
             by_partition[self.partition_of(order)].push((order, item));
@@ -154,21 +159,25 @@ impl Inner {
         for (partition, items) in by_partition.iter().enumerate() {
             for items in items.chunks(MAX_CALL) {
                 let keys = self.keys.partition(partition)[..key_count].to_vec();
-                calls.push(Call::script(script, keys, arguments(items)));
+                calls.push((partition, Call::script(script, keys, arguments(items))));
             }
         }
         calls
-    }
-
-    /// Runs calls; the first failure is the whole's.
-    async fn all(&self, calls: Vec<Call>) -> Result<Vec<Value>> {
-        self.connector.run(calls).await.into_iter().collect()
     }
 
     /// Waits until what was scheduled and cancelled here has reached Redis.
     async fn settled(&self) -> Result<()> {
         let late = |_| Error::new(ErrorKind::Unavailable, "deadlines wait for Redis");
         tokio::time::timeout(PATIENCE, self.buffer.empty()).await.map_err(late)
+    }
+
+    /// Why none of it can be used.
+    fn trouble(&self) -> Option<String> {
+        // Of a Cluster the connection says that something of it cannot be reached.
+        if self.connector.is_cluster() && self.connector.is_connected() {
+            return self.parts_trouble().filter(|_| self.outs.usable(self.partitions).is_empty());
+        }
+        self.connector.trouble()
     }
 
     /// Takes changes up without waiting for Redis.
@@ -179,10 +188,10 @@ impl Inner {
         }
     }
 
-    /// Sums what calls answer, wakes when something waits again.
-    async fn end_claims(&self, calls: Vec<Call>) -> Result<()> {
-        let answers = self.all(calls).await?;
-        if answers.iter().any(|answer| reply::integer(answer).is_ok_and(|restored| restored > 0)) {
+    /// Wakes when something waits again. Where a partition is out, leases end by themselves.
+    async fn end_claims(&self, calls: Vec<(usize, Call)>) -> Result<()> {
+        let answers = self.each(calls).await?;
+        if answers.iter().flatten().any(|answer| reply::integer(answer).is_ok_and(|restored| restored > 0)) {
             self.wake.earlier();
         }
         Ok(())
@@ -201,10 +210,18 @@ impl DeadlineQueue for RedisDeadlines {
 
     fn state(&self) -> IndexState {
         self.inner.rebuild.asked();
-        match self.inner.connector.trouble() {
+        match self.inner.trouble() {
             Some(why) => IndexState::Unavailable(why),
             None => self.inner.rebuild.token().map_or(IndexState::Whole, IndexState::Incomplete),
         }
+    }
+
+    fn failing(&self) -> Option<String> {
+        self.inner.parts_trouble()
+    }
+
+    fn fails(&self, order: OrderNo) -> bool {
+        self.inner.outs.has(self.inner.partition_of(order))
     }
 
     fn rebuilt(&self, token: u64) -> BoxFuture<'_, Result<()>> {

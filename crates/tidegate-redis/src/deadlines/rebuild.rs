@@ -129,8 +129,10 @@ impl Inner {
             state.tokens += 1;
             (state.tokens, lossy)
         };
-        let marked = self.all(self.each_mark(&scripts::REBUILD_BEGIN, token)).await;
-        let whole = marked.as_ref().map(|marks| marks.iter().all(|mark| reply::integer(mark).is_ok_and(|n| n == 1)));
+        // The mark of a partition that is out is looked at when it is back.
+        let marked = self.each(self.each_mark(&scripts::REBUILD_BEGIN, token)).await;
+        let whole =
+            marked.as_ref().map(|marks| marks.iter().flatten().all(|mark| reply::integer(mark).is_ok_and(|n| n == 1)));
         match whole {
             // Another node was done between the look and the lease.
             Ok(true) if !lossy => self.give_up().await,
@@ -167,7 +169,7 @@ impl Inner {
         }
         let mut whole = !self.rebuild.lock().lossy;
         if whole {
-            for answer in self.all(self.each_mark(&scripts::REBUILD_END, token)).await? {
+            for answer in self.each(self.each_mark(&scripts::REBUILD_END, token)).await?.into_iter().flatten() {
                 whole &= reply::integer(&answer)? == 1;
             }
         }
@@ -196,10 +198,10 @@ impl Inner {
         Ok(reply::integer(&answer)? == 1)
     }
 
-    fn each_mark(&self, script: &'static scripts::Script, token: u64) -> Vec<Call> {
+    fn each_mark(&self, script: &'static scripts::Script, token: u64) -> Vec<(usize, Call)> {
         // Tokens of two nodes must not be taken for one another.
         let token = format!("{:016x}:{token}", u64::from_be_bytes(self.node)).into_bytes();
         let mark = |at: usize| self.keys.partition(at)[2].clone();
-        (0..self.partitions).map(|at| Call::script(script, vec![mark(at)], vec![token.clone()])).collect()
+        (0..self.partitions).map(|at| (at, Call::script(script, vec![mark(at)], vec![token.clone()]))).collect()
     }
 }

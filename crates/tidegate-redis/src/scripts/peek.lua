@@ -11,6 +11,8 @@ local now, most = ARGV[1], tonumber(ARGV[3])
 for p = 1, #KEYS / 3 do
   local due, held, mark = KEYS[p * 3 - 2], KEYS[p * 3 - 1], KEYS[p * 3]
   local earliest, newest = {}, {}
+  -- A key that holds something else is seen before a claim.
+  redis.call('HLEN', held)
   if tonumber(ARGV[2]) > 0 then
     earliest = redis.call('ZRANGEBYSCORE', due, '-inf', now, 'WITHSCORES', 'LIMIT', 0, ARGV[2])
   end

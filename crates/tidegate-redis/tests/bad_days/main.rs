@@ -8,4 +8,5 @@ mod failover;
 mod names;
 mod network;
 mod nodes;
+mod parts;
 mod restarts;

@@ -78,11 +78,9 @@ impl Cluster {
     /// # Panics
     /// When a node refuses.
     pub fn move_slot_of(&self, slot: u16, from: usize, to: usize) {
+        self.open_slot(slot, from, to);
         let (source, target) = (&self.nodes[from], &self.nodes[to]);
-        let (source_id, target_id) = (source.tell(&["CLUSTER", "MYID"]), target.tell(&["CLUSTER", "MYID"]));
-        let slot_text = slot.to_string();
-        target.tell(&["CLUSTER", "SETSLOT", &slot_text, "IMPORTING", &source_id]);
-        source.tell(&["CLUSTER", "SETSLOT", &slot_text, "MIGRATING", &target_id]);
+        let (target_id, slot_text) = (target.tell(&["CLUSTER", "MYID"]), slot.to_string());
         loop {
             let keys = source.tell(&["CLUSTER", "GETKEYSINSLOT", &slot_text, "10"]);
             let Some(key) = keys.lines().next().filter(|key| !key.is_empty()) else { break };
@@ -91,6 +89,26 @@ impl Cluster {
         for node in [target, source] {
             node.tell(&["CLUSTER", "SETSLOT", &slot_text, "NODE", &target_id]);
         }
+    }
+
+    /// Begins to move `slot` from node `from` to node `to`, and no more: it stays open.
+    ///
+    /// # Panics
+    /// When a node refuses.
+    pub fn open_slot(&self, slot: u16, from: usize, to: usize) {
+        let [source_id, target_id] = [from, to].map(|node| self.nodes[node].tell(&["CLUSTER", "MYID"]));
+        let slot = slot.to_string();
+        self.nodes[to].tell(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id]);
+        self.nodes[from].tell(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id]);
+    }
+
+    /// Moves one key of an open slot.
+    ///
+    /// # Panics
+    /// When node `from` refuses, or has no such key.
+    pub fn move_key(&self, key: &str, from: usize, to: usize) {
+        let port = self.nodes[to].port().to_string();
+        assert_eq!(self.nodes[from].tell(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]), "OK", "{key}");
     }
 
     fn join(&self) {
