@@ -15,6 +15,9 @@ use crate::config::{Config, ConfigArgs};
 use crate::failure::{Failure, Result};
 use crate::{output, runtime};
 
+/// What the log lines of the Redis client begin with.
+const CLIENT: &str = "redis";
+
 /// A stop is done within this time, whatever is under way; the rest of the ten seconds that are promised is slack.
 const STOP_WITHIN: Duration = Duration::from_secs(9);
 /// By how much the library's own bound is longer: a close that hangs is seen here, and told apart from one that fails.
@@ -156,7 +159,7 @@ pub fn token(entry: &Entry) -> Result<Token> {
 
 /// Logs to stderr what `filter` lets through.
 pub(super) fn start_log(filter: &str) -> Result {
-    let filter = EnvFilter::try_new(filter)
+    let filter = EnvFilter::try_new(directives(filter))
         .map_err(|e| Failure::Usage(format!("log (TIDEGATE_LOG) is {filter:?}, which is no filter: {e}")))?;
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let started = tracing_subscriber::fmt()
@@ -169,9 +172,37 @@ pub(super) fn start_log(filter: &str) -> Result {
     started.map_err(|e| Failure::Work(format!("cannot start the log: {e}")))
 }
 
+/// `filter`, and of the Redis client errors only, unless the filter names it: it has lines for each command that meets a lost
+/// server, where ours has one when it begins and one when it ends.
+fn directives(filter: &str) -> String {
+    let named = filter.split(',').any(|directive| {
+        let target = directive.trim().split(['=', '[']).next().unwrap_or_default();
+        target == CLIENT || target.starts_with("redis::")
+    });
+    if named { filter.to_owned() } else { format!("{filter},{CLIENT}=error") }
+}
+
 /// Raises the soft limit on open files to the hard one.
 pub(super) fn raise_open_files() {
     let hard = getrlimit(Resource::Nofile).maximum;
     // Refused only where a sandbox forbids it; then the server takes fewer connections.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_redis_client_is_quiet_unless_it_is_named() {
+        for (filter, directives) in [
+            ("info", "info,redis=error"),
+            ("info,tidegate_redis=debug", "info,tidegate_redis=debug,redis=error"),
+            ("warn, redis=info", "warn, redis=info"),
+            ("redis::cluster_handling=trace", "redis::cluster_handling=trace"),
+        ] {
+            assert_eq!(super::directives(filter), directives);
+            EnvFilter::try_new(super::directives(filter)).expect("a filter");
+        }
+    }
 }
