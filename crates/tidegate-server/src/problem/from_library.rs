@@ -25,6 +25,12 @@ impl From<Error> for Problem {
                 )
                 .retry_after(2)
             }
+            Error::Index(why) => {
+                tracing::warn!(error = %why, "a request failed at the deadline index");
+                let detail = "The store of the deadline index does not answer as it should; orders go on without it. Send the same \
+                              request again once `/readyz` says ready.";
+                Problem::new(&c::LEDGER_UNAVAILABLE, detail).retry_after(2)
+            }
             Error::Stopping => stopping(),
             Error::BadCursor => invalid_at("/cursor", "is not a cursor that this list gave out; begin without one"),
             Error::Broken(why) => {
