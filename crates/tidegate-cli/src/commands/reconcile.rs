@@ -16,7 +16,8 @@ pub struct Args {
     json: bool,
 }
 
-/// Runs it. Exit code 1 when an invariant of the ledger is broken.
+/// Runs it. Exit code 1 when an invariant of the ledger is broken or the deadline index could not be compared, 3 when its server
+/// cannot be reached.
 pub fn run(args: Args) -> Result {
     runtime::run(async {
         let source = args.source.open(false).await?;
@@ -27,8 +28,26 @@ pub fn run(args: Args) -> Result {
         } else {
             output::raw(readable(&report))?;
         }
-        if is_broken(&report) { Err(Failure::Found) } else { Ok(()) }
+        ending(&report)
     })
+}
+
+/// How the command ends.
+fn ending(report: &Value) -> Result {
+    let Some(missed) = not_compared(report) else {
+        return if is_broken(report) { Err(Failure::Found) } else { Ok(()) };
+    };
+    let why = missed.get("detail").and_then(Value::as_str).unwrap_or("?");
+    if !is_broken(report) && missed.get("unreachable") == Some(&Value::Bool(true)) {
+        return Err(Failure::Unreachable(format!(
+            "the deadline index was not compared: {why}; run it again once it answers"
+        )));
+    }
+    Err(Failure::Work(format!("the deadline index was not compared, or not all of it: {why}")))
+}
+
+fn not_compared(report: &Value) -> Option<&Value> {
+    report.get("not_compared").filter(|missed| !missed.is_null())
 }
 
 /// Whether the ledger contradicts itself. A drifted copy (I9) has been repaired and breaks nothing.
@@ -58,10 +77,13 @@ fn readable(report: &Value) -> String {
             text.push_str(&format!("INVARIANTS THAT ARE BROKEN: {}\n", names(broken)));
         }
     }
-    text.push_str(
-        "not in this list: I9, which is the comparison just made; I7 and I10, which need to know what callers were told \
-         (`demo` checks both, `replay` I7)\n",
-    );
+    let i9 = match not_compared(report) {
+        None => "I9, which is the comparison just made",
+        Some(_) => "I9, because the deadline index could not be compared",
+    };
+    text.push_str(&format!(
+        "not in this list: {i9}; I7 and I10, which need to know what callers were told (`demo` checks both, `replay` I7)\n"
+    ));
     for finding in findings(report) {
         let part = |name: &str| finding.get(name).and_then(Value::as_str).unwrap_or("?");
         text.push_str(&format!("  {} {}\n", part("invariant"), part("detail")));
@@ -88,6 +110,20 @@ mod tests {
             assert_eq!(is_broken(&report), broken, "{report}");
             assert_eq!(readable(&report).contains("contradict"), broken, "{report}");
             assert!(readable(&report).contains("I7 and I10, which need"), "{report}");
+            assert!(readable(&report).contains("I9, which is the comparison just made"), "{report}");
         }
+    }
+
+    #[test]
+    fn what_was_not_compared_is_said_and_is_no_success() {
+        for (unreachable, broken, code) in [(true, false, 3), (false, false, 1), (true, true, 1)] {
+            let report =
+                json!({"invariants": {"I1": !broken}, "not_compared": {"unreachable": unreachable, "detail": "why"}});
+            let ended = ending(&report).expect_err("it did not compare");
+            assert_eq!(matches!(ended, Failure::Unreachable(_)), code == 3, "{report}");
+            assert!(ended.to_string().contains("why"), "{ended}");
+            assert!(!readable(&report).contains("just made"), "{report}");
+        }
+        assert!(ending(&json!({"invariants": {"I1": true}})).is_ok());
     }
 }

@@ -77,6 +77,18 @@ pub(crate) struct ReconciliationShape<'a> {
     /// The invariants that were checked, with whether each held.
     #[schema(value_type = BTreeMap<String, bool>)]
     invariants: &'a BTreeMap<&'static str, bool>,
+    /// Why the deadline index was not compared, or not all of it; absent when it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_compared: Option<NotComparedShape<'a>>,
+}
+
+/// Why the deadline index could not be compared with the ledger.
+#[derive(Serialize, ToSchema)]
+#[schema(as = NotCompared)]
+pub(crate) struct NotComparedShape<'a> {
+    /// Whether nothing of it answers: the same may work once its server does.
+    unreachable: bool,
+    detail: &'a str,
 }
 
 /// A difference or a broken invariant.
@@ -97,6 +109,10 @@ impl<'a> ReconciliationShape<'a> {
             repaired: report.repaired,
             findings: report.findings.iter().map(finding).collect(),
             invariants: &report.invariants,
+            not_compared: report
+                .not_compared
+                .as_ref()
+                .map(|why| NotComparedShape { unreachable: why.unreachable, detail: &why.detail }),
         }
     }
 }
