@@ -10,7 +10,8 @@ use tidegate_conformance::cache::Harness;
 use tidegate_conformance::cache::bent::Bend;
 use tidegate_conformance::cache::torture::{Settings, Tally, torture};
 
-use super::{MUTANT, is_caught, promises_are_kept, reads, subject};
+use super::subject::{Built, start};
+use super::{MUTANT, is_caught, promises_are_kept, reads};
 
 struct Embedded(Arc<EmbeddedCache>);
 
@@ -44,7 +45,7 @@ fn open() -> BoxFuture<'static, Box<dyn Harness>> {
 }
 
 fn run(settings: Settings) -> Tally {
-    torture(&open, &subject::start(false), settings)
+    torture(&open, &start(Built::Plainly), settings)
 }
 
 #[test]
@@ -53,6 +54,12 @@ fn no_read_is_older_than_its_promise() {
     promises_are_kept(&tally);
     assert!(tally.reads() >= reads(), "{tally:?}");
     assert!(tally.killed >= 5 && tally.strong > tally.reads() / 10, "{tally:?}");
+}
+
+#[test]
+fn no_read_of_many_keys_at_once_is_older_than_its_promise() {
+    let settings = Settings { reads: 200_000, ..Settings::default() };
+    promises_are_kept(&torture(&open, &start(Built::Batching), settings));
 }
 
 #[test]
@@ -106,6 +113,6 @@ fn mutant_a_bus_that_drops_everything_and_does_not_know_is_caught() {
 
 #[test]
 fn mutant_joining_old_flights_is_caught() {
-    let tally = torture(&open, &subject::start(true), MUTANT);
+    let tally = torture(&open, &start(Built::JoiningOldFlights), MUTANT);
     is_caught("joining a flight that began before the invalidation", &tally);
 }

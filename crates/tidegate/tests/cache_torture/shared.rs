@@ -13,7 +13,8 @@ use tidegate_conformance::servers::{Cluster, Engine, Redis};
 use tidegate_core::cache::SCHEMA_SLOTS;
 use tidegate_redis::RedisOptions;
 
-use super::{MUTANT, is_caught, promises_are_kept, subject};
+use super::subject::{Built, start};
+use super::{MUTANT, is_caught, promises_are_kept};
 
 /// Reads of a torture here: each is a round trip.
 const READS: u64 = 100_000;
@@ -152,12 +153,12 @@ const SOME: Settings = Settings { time: Duration::from_secs(120), ..MUTANT };
 
 #[test]
 fn no_read_is_older_than_its_promise() {
-    promises_are_kept(&torture(&one, &subject::start(false), SHARED));
+    promises_are_kept(&torture(&one, &start(Built::Plainly), SHARED));
 }
 
 #[test]
 fn no_read_is_older_than_its_promise_in_a_cluster() {
-    promises_are_kept(&torture(&cluster, &subject::start(false), SHARED));
+    promises_are_kept(&torture(&cluster, &start(Built::Batching), SHARED));
 }
 
 #[test]
@@ -169,7 +170,7 @@ fn bad_days_make_no_read_old() {
         disturb_every: Some(Duration::from_millis(1_200)),
         ..SHARED
     };
-    let tally = torture(&one, &subject::start(false), settings);
+    let tally = torture(&one, &start(Built::Plainly), settings);
     assert!(tally.broken.is_empty(), "{tally:#?}");
     assert!(tally.reads() > READS / 10 && tally.acknowledged > 100, "{tally:?}");
 }
@@ -177,7 +178,7 @@ fn bad_days_make_no_read_old() {
 #[test]
 fn a_lease_that_ends_before_its_load_makes_no_read_old() {
     let settings = Settings { bend: Some(Bend::RenewsNothing), ..SHARED };
-    promises_are_kept(&torture(&one, &subject::start(false), settings));
+    promises_are_kept(&torture(&one, &start(Built::Plainly), settings));
 }
 
 #[test]
@@ -189,11 +190,11 @@ fn a_deaf_process_keeps_to_the_bound() {
         only_bounded: true,
         ..MUTANT
     };
-    promises_are_kept(&torture(&one, &subject::start(false), settings));
+    promises_are_kept(&torture(&one, &start(Built::Plainly), settings));
 }
 
 #[test]
 fn mutant_a_blind_set_is_caught() {
     let settings = Settings { bend: Some(Bend::FillsBlindly), ..MUTANT };
-    is_caught("a blind SET", &torture(&one, &subject::start(false), settings));
+    is_caught("a blind SET", &torture(&one, &start(Built::Plainly), settings));
 }

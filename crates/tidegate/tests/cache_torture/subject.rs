@@ -3,13 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::cache::{
-    Cache, CacheError, CacheKey, CacheStore, Caches, EmbeddedCache, EmbeddedCacheOptions, LoadContext, Loaded, Read,
-    RowVersion, Ttl,
-};
+use tidegate::cache::{Cache, CacheError, Caches, LoadContext, Loaded, Loader, Read, RowVersion, Ttl};
 use tidegate_backend::BoxFuture;
-use tidegate_conformance::cache::Harness;
-use tidegate_conformance::cache::torture::{Answer, Database, Kind, NAMESPACE, Process, Start};
+use tidegate_conformance::cache::torture::{Answer, Database, Kind, NAMESPACE, Process, Refused, Start};
 
 /// One process' cache; `_caches` keeps its tasks.
 struct Subject {
@@ -17,15 +13,25 @@ struct Subject {
     _caches: Caches,
 }
 
+/// How the cache of a process is built.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Built {
+    Plainly,
+    /// Its loader loads many keys at once.
+    Batching,
+    /// The mutant.
+    JoiningOldFlights,
+}
+
 /// Starts the cache of one process.
-pub fn start(mutant_joins_old_flights: bool) -> Start {
+pub fn start(built: Built) -> Start {
     Arc::new(move |store, database| {
         let mut builder = Caches::builder(store);
-        if mutant_joins_old_flights {
+        if built == Built::JoiningOldFlights {
             builder = builder.mutant_joins_old_flights();
         }
         let caches = builder.start().unwrap();
-        let cache = caches
+        let knobs = caches
             .cache::<u32, u64>(NAMESPACE)
             .fresh_for(Ttl::seconds::<2>())
             .stale_for(Ttl::seconds::<2>())
@@ -33,28 +39,31 @@ pub fn start(mutant_joins_old_flights: bool) -> Start {
             .lease(Ttl::millis::<20>())
             .load_timeout(Duration::from_millis(100), Duration::from_secs(2))
             .local(1 << 20, Ttl::seconds::<30>())
-            .tags(|key| if Database::kind(*key) == Kind::Tagged { vec![tag(*key)] } else { Vec::new() })
-            .loader(move |key: u32, context: LoadContext| {
-                let database = Arc::clone(&database);
-                async move { load(&database, key, context).await }
-            })
-            .unwrap();
-        Arc::new(Subject { cache, _caches: caches })
+            .tags(|key| if Database::kind(*key) == Kind::Tagged { vec![tag(*key)] } else { Vec::new() });
+        let cache = match built {
+            Built::Batching => knobs.loader(Source::<true>(database)),
+            _ => knobs.loader(Source::<false>(database)),
+        };
+        Arc::new(Subject { cache: cache.unwrap(), _caches: caches })
     })
+}
+
+/// The database, with loads of many keys at once or without.
+struct Source<const BATCHES: bool>(Arc<Database>);
+
+impl<const BATCHES: bool> Loader<u32, u64> for Source<BATCHES> {
+    type Error = Refused;
+    const BATCHES: bool = BATCHES;
+
+    async fn load(&self, key: &u32, context: LoadContext) -> Result<Loaded<u64>, Refused> {
+        let found = self.0.load(*key, context.floor.map(RowVersion::get), context.retries > 0).await?;
+        let loaded = if found.present { Loaded::value(found.version) } else { Loaded::absent() };
+        Ok(if found.versioned { loaded.version(RowVersion::new(found.version).unwrap()) } else { loaded })
+    }
 }
 
 fn tag(key: u32) -> String {
     format!("tag of {key}")
-}
-
-async fn load(
-    database: &Database,
-    key: u32,
-    context: LoadContext,
-) -> Result<Loaded<u64>, tidegate_conformance::cache::torture::Refused> {
-    let found = database.load(key, context.floor.map(RowVersion::get), context.retries > 0).await?;
-    let loaded = if found.present { Loaded::value(found.version) } else { Loaded::absent() };
-    Ok(if found.versioned { loaded.version(RowVersion::new(found.version).unwrap()) } else { loaded })
 }
 
 fn answer(read: Read<u64>) -> Answer {
@@ -77,13 +86,10 @@ impl Process for Subject {
         Box::pin(async move { self.cache.force(&key).await.map(answer).map_err(words) })
     }
 
-    fn read_many<'a>(&'a self, keys: &'a [u32]) -> BoxFuture<'a, Result<Vec<Answer>, String>> {
+    fn read_many<'a>(&'a self, keys: &'a [u32]) -> BoxFuture<'a, Vec<Result<Answer, String>>> {
         Box::pin(async move {
-            let mut answers = Vec::new();
-            for key in keys {
-                answers.push(self.cache.get(key).await.map(answer).map_err(words)?);
-            }
-            Ok(answers)
+            let answers = self.cache.get_many(keys).await;
+            answers.into_iter().map(|read| read.map(answer).map_err(words)).collect()
         })
     }
 

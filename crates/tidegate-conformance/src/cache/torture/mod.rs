@@ -36,8 +36,8 @@ pub trait Process: Send + Sync {
     /// Loads one key anew: what a load gives that begins after this call.
     fn force(&self, key: u32) -> BoxFuture<'_, Result<Answer, String>>;
 
-    /// Reads several keys at once, bounded.
-    fn read_many<'a>(&'a self, keys: &'a [u32]) -> BoxFuture<'a, Result<Vec<Answer>, String>>;
+    /// Reads several keys at once, bounded; an answer each.
+    fn read_many<'a>(&'a self, keys: &'a [u32]) -> BoxFuture<'a, Vec<Result<Answer, String>>>;
 
     /// Invalidates a key; with the version of its row, if that is known.
     fn invalidate(&self, key: u32, version: Option<u64>) -> BoxFuture<'_, Result<(), String>>;
