@@ -50,7 +50,8 @@ impl Inner {
     /// # Errors
     /// The server did not answer; or, as [`ErrorKind::Configuration`], other processes divide the notices in another way.
     pub(super) async fn beat(&self, known: &mut HashSet<String>) -> Result<()> {
-        let epoch = self.connector.epoch();
+        // Told once the connection is in use: what is asked below is asked on this one, or on one that is newer still.
+        let epoch = *self.connector.epochs().borrow();
         if !self.is_settled() {
             self.clock.forget();
         }

@@ -29,6 +29,8 @@ const MOST_HEARD: usize = 4_096;
 /// The first pause between two attempts; it doubles up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_millis(500);
+/// After so many failures in a row, some seconds, the log says so once.
+const WORTH_A_WORD: u32 = 10;
 
 /// What a round brought.
 struct Told {
@@ -159,9 +161,15 @@ impl Reader {
     async fn run(mut self) {
         let mut pause = SHORTEST;
         let mut moved = None;
+        let mut short = 0;
         for turn in 0_usize.. {
             let began = Instant::now();
-            match self.session(turn, moved.take()).await {
+            let lost = self.session(turn, moved.take()).await;
+            short = if began.elapsed() > LONGEST { 0 } else { short + 1 };
+            if let (Lost::Failed(why), WORTH_A_WORD) = (&lost, short) {
+                tracing::warn!(why, "the streams of a cache cannot be read; in-process copies are not used meanwhile");
+            }
+            match lost {
                 Lost::Deaf => return,
                 // A node that knows better is asked at once, unless nodes send each other back and forth.
                 Lost::Moved(host) if pause == SHORTEST => moved = Some(host),
@@ -174,7 +182,7 @@ impl Reader {
                     tokio::time::sleep(pause).await;
                 }
             }
-            pause = if began.elapsed() > LONGEST { SHORTEST } else { (pause * 2).min(LONGEST) };
+            pause = if short == 0 { SHORTEST } else { (pause * 2).min(LONGEST) };
         }
     }
 

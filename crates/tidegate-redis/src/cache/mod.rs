@@ -8,7 +8,8 @@
 //! Every key expires. What the server loses (a restart, an eviction) is a miss, and a process that may have missed a
 //! notice hears of a gap. A failover may lose deletes that the old master acknowledged: each process repeats its own of the
 //! last minute on the new one before it reads there (in a Cluster: within about a second); until all have, another process
-//! may read what they deleted.
+//! may read what they deleted. A process that is cut off together with an old master, and from every sentinel, goes on
+//! reading there what others have deleted on the new one.
 
 mod beat;
 mod clear;
@@ -217,7 +218,16 @@ impl Inner {
         while !rest.is_empty() {
             let round;
             (round, rest) = rest.split_at(round_of(rest));
-            answers.extend(self.round(round).await);
+            let of_round = self.round(round).await;
+            let silent = of_round.iter().all(|answer| matches!(answer, Err(e) if e.kind() == ErrorKind::Unavailable));
+            answers.extend(of_round);
+            if silent {
+                // One time limit is enough to learn it.
+                answers.extend(rest.iter().map(|_| {
+                    Err(Error::new(ErrorKind::Unavailable, "not tried, since Redis did not answer what came before it"))
+                }));
+                break;
+            }
         }
         answers
     }

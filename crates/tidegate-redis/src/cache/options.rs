@@ -13,7 +13,8 @@ const KEPT: RangeInclusive<usize> = 100..=1_000_000;
 #[derive(Debug, Clone)]
 pub struct RedisCacheOptions {
     /// How long an answer may take (5 ms to 60 s; 250 ms by default). It counts instead of that of
-    /// [`RedisOptions`](crate::RedisOptions).
+    /// [`RedisOptions`](crate::RedisOptions). A call on a new connection may take twice as long: it waits until that is known
+    /// to be safe.
     pub timeout: Duration,
     /// Into how many streams the notices are divided (1..=64; 4 by default), so that a Cluster spreads the load. In a Cluster
     /// every process has a connection for each; elsewhere one for all. All processes of a name must agree; to change it,

@@ -9,7 +9,7 @@ if redis.call('SET', slot, ARGV[1], 'PX', ARGV[2], 'NX') then
   return { 'G', known[1] or '', known[2] or '0' }
 end
 local there = redis.call('GET', slot)
-if #there >= 18 and string.byte(there, 1) == 76 and string.byte(there, 18) == 0 then
+if string.byte(there, 1) == 76 and string.byte(there, 18) == 0 then
   -- Keeps its life.
   redis.call('SETRANGE', slot, 17, '\1')
   there = string.sub(there, 1, 17) .. '\1' .. string.sub(there, 19)

@@ -78,6 +78,35 @@ async fn keys_and_streams_move_to_other_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_on_their_way_to_another_node_are_read_and_invalidated() {
+    let cluster = Cluster::start(Engine::default(), false);
+    let cache = open(&cluster.url(), "x").await;
+    for (name, floor) in [("a", None), ("b", Some(5))] {
+        let k = key(name);
+        let other_schema = tidegate_backend::CacheKey { schema: 1, ..k.clone() };
+        load(&cache, &k, &value(&k, 1, Some(1))).await;
+        load(&cache, &other_schema, &value(&other_schema, 1, Some(1))).await;
+        let name = String::from_utf8(cache.redis_keys(&k).swap_remove(0)).unwrap();
+        let slot = cluster.slot(&name);
+        let from = cluster.owner(slot, 0).unwrap();
+        let to = (from + 1) % 3;
+        cluster.open_slot(slot, from, to);
+        cluster.move_key(&name, from, to);
+        assert_eq!(cache.read(&k).await.unwrap(), Some(value(&k, 1, Some(1))), "it has moved");
+        assert!(cache.read(&other_schema).await.unwrap().is_some(), "it has not");
+        let both = cache.read_many(&[k.clone(), other_schema.clone()]).await.unwrap();
+        assert_eq!(both.iter().flatten().count(), 2);
+        assert_eq!(apply(&cache, &k, invalidate(floor)).await.unwrap(), Reply::Held);
+        assert_eq!(cache.read(&k).await.unwrap(), None);
+        assert_eq!(cache.read(&other_schema).await.unwrap(), None);
+        cluster.move_slot_of(slot, from, to);
+        let expected = floor.and_then(tidegate_core::cache::RowVersion::new);
+        let granted = apply(&cache, &k, lease(2)).await.unwrap();
+        assert!(matches!(granted, Reply::Granted(notes) if notes.floor == expected), "{granted:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_is_replaced() {
     let cluster = Cluster::start(Engine::default(), true);
     let (a, b) = (hearing(&cluster.url(), "x").await, hearing(&cluster.url(), "x").await);

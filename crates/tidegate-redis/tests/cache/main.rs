@@ -8,6 +8,7 @@ mod common;
 mod bad_days;
 mod contract;
 mod days_in_a_cluster;
+mod finer;
 mod hearing;
 mod shelf;
 mod speed;
