@@ -25,7 +25,7 @@ pub enum Built {
 
 /// Starts the cache of one process.
 pub fn start(built: Built) -> Start {
-    Arc::new(move |store, database| {
+    Arc::new(move |store, database, schema| {
         let mut builder = Caches::builder(store);
         if built == Built::JoiningOldFlights {
             builder = builder.mutant_joins_old_flights();
@@ -33,6 +33,7 @@ pub fn start(built: Built) -> Start {
         let caches = builder.start().unwrap();
         let knobs = caches
             .cache::<u32, u64>(NAMESPACE)
+            .schema(schema)
             .fresh_for(Ttl::seconds::<2>())
             .stale_for(Ttl::seconds::<2>())
             .absent_for(Ttl::seconds::<1>())
@@ -105,6 +106,10 @@ impl Process for Subject {
 
     fn invalidate_tag(&self, key: u32) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async move { self.cache.invalidate_tag(&tag(key)).await.map_err(words) })
+    }
+
+    fn clear(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move { self.cache.clear().await.map(drop).map_err(words) })
     }
 
     fn put(&self, key: u32, version: u64) -> BoxFuture<'_, Result<(), String>> {

@@ -45,12 +45,18 @@ pub trait Process: Send + Sync {
     /// Invalidates the tag that the key carries.
     fn invalidate_tag(&self, key: u32) -> BoxFuture<'_, Result<(), String>>;
 
+    /// Deletes everything.
+    fn clear(&self) -> BoxFuture<'_, Result<(), String>>;
+
     /// Stores a committed version.
     fn put(&self, key: u32, version: u64) -> BoxFuture<'_, Result<(), String>>;
 }
 
-/// Starts a process on a handle of its own; called within the process' runtime.
-pub type Start = Arc<dyn Fn(Arc<dyn CacheStore>, Arc<Database>) -> Arc<dyn Process> + Send + Sync>;
+/// Starts a process on a handle of its own, with a schema number: old and new programs run side by side. Called within the
+/// process' runtime.
+pub type Start = Arc<dyn Fn(Arc<dyn CacheStore>, Arc<Database>, u32) -> Arc<dyn Process> + Send + Sync>;
 
-/// The namespace and schema of the cache under torture, for clients that write past it.
+/// The namespace of the cache under torture, for clients that write past it.
 pub const NAMESPACE: &str = "torture";
+/// How many schema numbers are in use.
+const SCHEMAS: u32 = 2;

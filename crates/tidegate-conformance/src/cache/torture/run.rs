@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 
 use super::super::bent::{Bend, Bent};
 use super::super::{Harness, Open};
-use super::{Answer, Database, Kind, NAMESPACE, Process, Start};
+use super::{Answer, Database, Kind, NAMESPACE, Process, SCHEMAS, Start};
 
 /// Keys that everybody reads and writes all the time.
 const HOT: u32 = 16;
@@ -23,6 +23,8 @@ const READERS: u32 = 24;
 /// A hot key is written about this often, and a cool one so much less often.
 const HOT_EVERY: Duration = Duration::from_millis(12);
 const COOL_EVERY: Duration = Duration::from_millis(1_500);
+/// Every so many writes of a process are a clear.
+const CLEAR_EACH: u32 = 300;
 /// Somewhere something is evicted this often.
 const EVICT_EVERY: Duration = Duration::from_millis(4);
 /// A runtime has so long to drop its tasks.
@@ -189,13 +191,14 @@ impl World {
     /// Starts a process.
     fn process(&self) -> Runtime {
         let runtime = runtime();
+        let schema = rand::rng().random_range(0..SCHEMAS);
         let world = self.clone();
         runtime.spawn(async move {
             let mut store = world.harness.another().await;
             if let Some(bend) = world.settings.bend {
                 store = Arc::new(Bent::new(store, Arc::clone(&world.harness), bend));
             }
-            let cache = (world.start)(store, Arc::clone(&world.database));
+            let cache = (world.start)(store, Arc::clone(&world.database), schema);
             for _ in 0..READERS {
                 tokio::spawn(world.clone().read(Arc::clone(&cache)));
             }
@@ -292,6 +295,10 @@ impl World {
                 (any_key(&mut dice, hot), self.pause(&mut dice, hot), dice.random_range(0..3))
             };
             tokio::time::sleep(pause).await;
+            if rand::rng().random_range(0..CLEAR_EACH) == 0 {
+                self.write_all(&*cache).await;
+                continue;
+            }
             let version = self.database.commit(key);
             let answer = match (Database::kind(key), way) {
                 (Kind::Tagged, 0..2) => cache.invalidate_tag(key).await,
@@ -317,7 +324,7 @@ impl World {
             tokio::time::sleep(pause).await;
             let version = self.database.commit(key);
             let done = match Database::kind(key) {
-                Kind::Foreign => tokio::time::timeout(PATIENCE, self.harness.delete_raw(&cache_key(key))).await.is_ok(),
+                Kind::Foreign => tokio::time::timeout(PATIENCE, self.delete(key)).await.is_ok(),
                 Kind::Versioned => relay(&*store, key, Some(version)).await,
                 Kind::Told | Kind::Tagged => relay(&*store, key, None).await,
             };
@@ -332,7 +339,23 @@ impl World {
         loop {
             tokio::time::sleep(EVICT_EVERY).await;
             let key = any_key(&mut rand::rng(), true);
-            let _ = tokio::time::timeout(PATIENCE, self.harness.delete_raw(&cache_key(key))).await;
+            let schema = rand::rng().random_range(0..SCHEMAS);
+            let _ = tokio::time::timeout(PATIENCE, self.harness.delete_raw(&cache_key(key, schema))).await;
+        }
+    }
+
+    async fn delete(&self, key: u32) {
+        for schema in 0..SCHEMAS {
+            self.harness.delete_raw(&cache_key(key, schema)).await;
+        }
+    }
+
+    /// Commits every key whose rows have no versions (a clear raises no floor against the replica), then clears.
+    async fn write_all(&self, cache: &dyn Process) {
+        let keys = (0..HOT + COOL).filter(|key| Database::kind(*key) != Kind::Versioned);
+        let committed: Vec<_> = keys.map(|key| (key, self.database.commit(key))).collect();
+        if cache.clear().await.is_ok() {
+            committed.into_iter().for_each(|(key, version)| self.acknowledge(key, version));
         }
     }
 
@@ -360,14 +383,14 @@ fn any_key(dice: &mut impl Rng, hot: bool) -> u32 {
     if hot { dice.random_range(0..HOT) } else { HOT + dice.random_range(0..COOL) }
 }
 
-fn cache_key(key: u32) -> CacheKey {
+fn cache_key(key: u32, schema: u32) -> CacheKey {
     let encoded = key.encode().expect("4 bytes are few");
-    CacheKey { namespace: NAMESPACE.into(), schema: 0, key: Bytes::copy_from_slice(encoded.as_bytes()) }
+    CacheKey { namespace: NAMESPACE.into(), schema, key: Bytes::copy_from_slice(encoded.as_bytes()) }
 }
 
 /// What a relay of invalidations does: the store, then the others.
 async fn relay(store: &dyn CacheStore, key: u32, version: Option<u64>) -> bool {
-    let key = cache_key(key);
+    let key = cache_key(key, 0);
     let op = Op::Invalidate { floor: version.and_then(RowVersion::new), keep_floor_ms: 60_000 };
     let reply = store.apply(&[(key.clone(), op)]).await.remove(0);
     let notice = CacheNotice::Invalidated { namespace: key.namespace, key: key.key };
