@@ -22,8 +22,9 @@ pub use faulty::Faulty;
 pub use oracle::Oracle;
 pub use workload::Workload;
 
-/// One `#[tokio::test]` for every case of [`ledger`]. `$open` is an async function `fn(Settings) -> (Arc<dyn Ledger>, impl Any)`
-/// that opens a fresh, empty ledger with a manual clock; the second value is kept alive while the case runs.
+/// One `#[tokio::test]` for every case of [`ledger`]. `$open` is an async function
+/// `fn(Settings) -> (Arc<dyn Ledger>, impl ledger::Caller, impl Any)` that opens a fresh, empty ledger with a manual clock; the
+/// last value is kept alive while the case runs.
 #[macro_export]
 macro_rules! ledger_conformance {
     ($open:path) => {
@@ -38,6 +39,9 @@ macro_rules! ledger_conformance {
             adjustments_repeat_for_a_week, contradicting_rows_fail_alone, long_orders_are_ended_in_small_batches,
             concurrent_commits_are_sound_and_no_reader_misses_one, one_id_placed_at_once_is_one_order,
             the_last_units_go_to_as_many_as_there_are, money_told_at_once_counts_once,
+            a_changed_card_makes_its_page_old, what_a_batch_refuses_makes_nothing_old, relays_share_the_work,
+            a_relay_that_dies_loses_nothing, what_does_not_arrive_comes_again,
+            what_was_delivered_is_kept_for_a_replay, a_callers_own_transaction_counts_once_it_commits,
             it_closes_while_batches_come_in, it_has_a_number_of_its_own,
             random_batches_agree_with_the_oracle, random_batches_with_grace_agree_with_the_oracle);
     };
@@ -46,8 +50,8 @@ macro_rules! ledger_conformance {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
                 $crate::ledger::$case(&|settings| Box::pin(async move {
-                    let (ledger, kept) = $open(settings).await;
-                    $crate::ledger::Opened { ledger, kept: Box::new(kept) }
+                    let (ledger, caller, kept) = $open(settings).await;
+                    $crate::ledger::Opened { ledger, caller: Box::new(caller), kept: Box::new(kept) }
                 })).await;
             }
         )+

@@ -61,6 +61,8 @@ pub struct Oracle {
     pub events: Vec<Event>,
     /// Every stock-ledger row, in order.
     pub stock: Vec<StockChange>,
+    /// The SKUs whose card the last batch changed, with its version now; seen from the rows, not from what the engine says.
+    pub cards: BTreeMap<SkuId, i64>,
 }
 
 impl Oracle {
@@ -144,6 +146,7 @@ impl Oracle {
     }
 
     fn write(&mut self, rows: &Rows, changes: Changes) {
+        self.cards.clear();
         let order_of = |id: &OrderId| rows.ids[id].order.clone().expect("a changed order is in the rows");
         for id in changes.new_orders {
             let order = order_of(&id);
@@ -182,7 +185,10 @@ impl Oracle {
         }
         for sku in changes.skus {
             let row = rows.skus[&sku].clone().expect("a changed SKU is in the rows");
-            self.skus.insert(sku, row);
+            let version = row.version;
+            if self.skus.insert(sku.clone(), row).is_none_or(|old| old.version != version) {
+                self.cards.insert(sku, version);
+            }
         }
         for key in changes.buyers {
             self.buyers.insert(key.clone(), rows.buyers[&key]);

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tidegate_backend::{Commit, Deadline, EventRecord, Ledger, PageRequest};
+use tidegate_core::cache::products;
 use tidegate_core::command::{Park, SettleRefund};
 use tidegate_core::{
     Command, Event, Map, Millis, Order, OrderNo, Outcome, Payment, Refund, RefundId, Settings, StockChange, Verdict,
@@ -16,6 +17,12 @@ use crate::Oracle;
 
 /// The number of no order.
 const NOBODYS: OrderNo = OrderNo(i64::MAX);
+
+fn sorted<T: Ord>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut all: Vec<T> = all.collect();
+    all.sort_unstable();
+    all
+}
 
 /// A ledger with its oracle.
 pub struct Twin {
@@ -77,6 +84,10 @@ impl Twin {
                 "copy of {sku}"
             );
         }
+        let old = commit.outbox.iter().map(|entry| (&*entry.namespace, &*entry.key, entry.stored_floor()));
+        let keys: Vec<_> = self.oracle.cards.iter().map(|(sku, version)| (products::key(sku), *version)).collect();
+        let cards = keys.iter().map(|(key, version)| (products::NAMESPACE, key.as_bytes(), Some(*version)));
+        assert_eq!(sorted(old), sorted(cards), "a page is old once for each batch that changed its card");
         for deadline in &commit.deadlines {
             match *deadline {
                 Deadline::At(no, at) => assert_eq!(self.due.insert(self.ours(no), at), None, "told twice: {no:?}"),

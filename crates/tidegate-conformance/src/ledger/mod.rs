@@ -1,9 +1,11 @@
 //! The cases every ledger passes.
 
 mod lists;
+mod outbox;
 mod together;
 
 pub use lists::*;
+pub use outbox::*;
 pub use together::*;
 
 use std::any::Any;
@@ -27,6 +29,8 @@ use crate::workload::{Entropy, Workload, euro};
 pub struct Opened {
     /// The ledger.
     pub ledger: Arc<dyn Ledger>,
+    /// A program with transactions of its own in the ledger's database.
+    pub caller: Box<dyn Caller>,
     /// A folder, a server: whatever it needs.
     pub kept: Box<dyn Any + Send>,
 }
@@ -39,7 +43,7 @@ async fn fresh(open: Open<'_>) -> (Twin, Box<dyn Any + Send>) {
 }
 
 async fn fresh_with(open: Open<'_>, settings: Settings) -> (Twin, Box<dyn Any + Send>) {
-    let Opened { ledger, kept } = open(settings).await;
+    let Opened { ledger, kept, .. } = open(settings).await;
     (Twin::new(ledger, settings), kept)
 }
 
@@ -127,7 +131,7 @@ pub async fn order_round_trips(open: Open<'_>) {
 
 /// A ledger has one number, whatever is committed; another ledger has another.
 pub async fn it_has_a_number_of_its_own(open: Open<'_>) {
-    let Opened { ledger, kept: _kept } = open(Settings::default()).await;
+    let Opened { ledger, kept: _kept, .. } = open(Settings::default()).await;
     let other = open(Settings::default()).await;
     let id = ledger.id();
     assert_ne!(id, other.ledger.id());

@@ -42,7 +42,7 @@ async fn assert_sound(ledger: &Arc<dyn Ledger>) {
 /// cursor while they commit misses none.
 pub async fn concurrent_commits_are_sound_and_no_reader_misses_one(open: Open<'_>) {
     let settings = Settings::default();
-    let Opened { ledger, kept: _kept } = open(settings).await;
+    let Opened { ledger, kept: _kept, .. } = open(settings).await;
     let skus = (0..4).map(|i| put(crate::workload::sku(i).as_str(), 300, priced(500))).collect::<Vec<_>>();
     ledger.commit(skus.into()).await.expect("the ledger commits");
     let running = Arc::new(AtomicUsize::new(TASKS));
@@ -190,7 +190,7 @@ pub async fn money_told_at_once_counts_once(open: Open<'_>) {
 
 /// Closing finishes what was begun: every call is answered, later ones as unavailable, and closing again does nothing.
 pub async fn it_closes_while_batches_come_in(open: Open<'_>) {
-    let Opened { ledger, kept: _kept } = open(Settings::default()).await;
+    let Opened { ledger, kept: _kept, .. } = open(Settings::default()).await;
     ledger.commit(vec![put("x", 1_000, priced(100))].into()).await.expect("the ledger commits");
     let writers: Vec<_> = (0..TASKS)
         .map(|task| {
