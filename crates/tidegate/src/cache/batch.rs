@@ -119,7 +119,7 @@ where
         judged
             .map(|(((at, bytes), seen), generation)| match seen {
                 Seen::Nothing => Asked::Missing(Hint::Nothing),
-                Seen::Leased => Asked::Missing(Hint::Leased),
+                Seen::Leased(token) => Asked::Missing(Hint::Leased(token)),
                 Seen::Unusable => Asked::Missing(Hint::Remove),
                 Seen::Failed(error) => Asked::Answered(self.rescue(bytes, error)),
                 Seen::Usable(kept, stale, stamps) => {
@@ -244,7 +244,7 @@ where
                         Look::Down => Landed::again(),
                     }
                 }),
-                Ok(_) => self.alone(member, |leader| async move { leader.load(Hint::Leased, None).await }),
+                Ok(_) => self.alone(member, |leader| async move { leader.load(Hint::Leased(None), None).await }),
             }
         }
         granted

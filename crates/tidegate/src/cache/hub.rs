@@ -46,6 +46,8 @@ pub(super) struct Hub {
     sequence: AtomicU64,
     runtime: Handle,
     pub(super) stop: watch::Sender<bool>,
+    /// How often notices were missed.
+    pub(super) gaps: watch::Sender<u64>,
     /// Every task holds a clone: closed once all have ended.
     running: Mutex<Option<mpsc::Sender<()>>>,
     ended: tokio::sync::Mutex<mpsc::Receiver<()>>,
@@ -79,6 +81,7 @@ impl Hub {
             sequence: AtomicU64::new(1),
             runtime,
             stop: watch::Sender::new(false),
+            gaps: watch::Sender::new(0),
             running: Mutex::new(Some(running)),
             ended: tokio::sync::Mutex::new(ended),
             spaces: RwLock::default(),
@@ -214,17 +217,25 @@ impl Hub {
                 tokio::time::sleep(EMPTY_BUS_PAUSE).await;
             }
             // No await in here: what was given is acted on before the next look at the store's silence.
-            for notice in &notices {
-                match notice {
-                    CacheNotice::Invalidated { namespace, .. }
-                    | CacheNotice::Tag { namespace, .. }
-                    | CacheNotice::Cleared { namespace }
-                    | CacheNotice::Woken { namespace, .. } => {
-                        if let Some(space) = self.space(namespace) {
-                            space.hear(notice);
-                        }
+            self.hear(&notices);
+        }
+    }
+
+    /// Acts on notices.
+    pub(super) fn hear(&self, notices: &[CacheNotice]) {
+        for notice in notices {
+            match notice {
+                CacheNotice::Invalidated { namespace, .. }
+                | CacheNotice::Tag { namespace, .. }
+                | CacheNotice::Cleared { namespace }
+                | CacheNotice::Woken { namespace, .. } => {
+                    if let Some(space) = self.space(namespace) {
+                        space.hear(notice);
                     }
-                    CacheNotice::Gap => self.each_space(|space| space.gap()),
+                }
+                CacheNotice::Gap => {
+                    self.each_space(|space| space.gap());
+                    self.gaps.send_modify(|gaps| *gaps += 1);
                 }
             }
         }

@@ -45,8 +45,8 @@ pub(super) enum Want {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Hint {
     Nothing,
-    /// Somebody loads.
-    Leased,
+    /// Somebody loads, under this lease if it was seen.
+    Leased(Option<EntryId>),
     /// The value of this fill, made old by a tag.
     Old(EntryId),
     /// Bytes of no use.
@@ -130,9 +130,19 @@ where
     pub(super) async fn load(&self, mut hint: Hint, mut permit: Option<Permit>) -> Landed<V> {
         let give_up = self.inner.hub.ticks.now().saturating_add(self.patience_ms());
         let mut pause = FIRST_LOOK;
+        // The lease whose end this flight will be told of.
+        let mut marked = None;
         while self.inner.hub.ticks.now() < give_up {
             hint = match hint {
-                Hint::Leased => {
+                Hint::Leased(Some(token)) if marked != Some(token) => {
+                    marked = Some(token);
+                    match self.ask_to_be_woken(&mut permit).await {
+                        Look::Landed(landed) => return landed,
+                        Look::Hint(hint) => hint,
+                        Look::Down => return self.without_store(permit).await,
+                    }
+                }
+                Hint::Leased(_) => {
                     let _ = tokio::time::timeout(pause, self.flight.woken.notified()).await;
                     pause = (pause * 2).min(LONGEST_LOOK);
                     match self.look().await {
@@ -151,7 +161,12 @@ where
                 }
                 Hint::Nothing => match self.take_lease(&mut permit).await {
                     Look::Landed(landed) => return landed,
-                    Look::Hint(hint) => hint,
+                    Look::Hint(hint) => {
+                        if let Hint::Leased(token) = hint {
+                            marked = token;
+                        }
+                        hint
+                    }
                     Look::Down => return self.without_store(permit).await,
                 },
                 Hint::Old(fill) => match self.take_over(fill, &mut permit).await {
@@ -176,7 +191,7 @@ where
     pub(super) async fn judge(&self, found: Option<&[u8]>, point: Point) -> Look<V> {
         match self.inner.see(&self.bytes, found, point.at) {
             Seen::Nothing => Look::Hint(Hint::Nothing),
-            Seen::Leased => Look::Hint(Hint::Leased),
+            Seen::Leased(token) => Look::Hint(Hint::Leased(token)),
             Seen::Unusable => Look::Hint(Hint::Remove),
             Seen::Failed(error) => Look::Landed(Landed::failed(error)),
             Seen::Usable(kept, _, stamps) => match self.inner.are_current(&stamps, true).await {
@@ -206,12 +221,35 @@ where
             }
             Ok(_) => {
                 permit.unused();
-                Look::Hint(Hint::Leased)
+                Look::Hint(Hint::Leased(None))
             }
             Err(_) => {
-                permit.unused();
+                // It loads without the store, on the same permit.
+                *had = Some(permit);
                 Look::Down
             }
+        }
+    }
+
+    /// Marks another's lease as waited for, so that its end is told. If it has ended already, the load is this flight's.
+    async fn ask_to_be_woken(&self, had: &mut Option<Permit>) -> Look<V> {
+        let token = Inner::<K, V>::id();
+        let lease = Op::Lease { token, for_ms: self.inner.knobs.lease_ms };
+        let point = self.point();
+        match self.inner.hub.store.apply(&self.cache_key, lease).await {
+            Ok(Reply::Granted(notes)) => {
+                let holder = Holder::Lease(token);
+                match self.admitted(had).await {
+                    Ok(permit) => Look::Landed(self.lead(permit, Some(holder), notes).await),
+                    Err(landed) => {
+                        let _ = self.inner.hub.store.apply(&self.cache_key, Op::Release { holder }).await;
+                        Look::Landed(landed)
+                    }
+                }
+            }
+            Ok(Reply::Present(bytes)) => self.judge(Some(&bytes), point).await,
+            Ok(_) => Look::Hint(Hint::Leased(None)),
+            Err(_) => Look::Down,
         }
     }
 
@@ -230,10 +268,11 @@ where
             // Others are at it.
             Ok(_) => {
                 permit.unused();
-                Look::Hint(Hint::Leased)
+                Look::Hint(Hint::Leased(None))
             }
             Err(_) => {
-                permit.unused();
+                // It loads without the store, on the same permit.
+                *had = Some(permit);
                 Look::Down
             }
         }
@@ -299,10 +338,7 @@ where
                     return self.lead(permit, Some(Holder::Lease(token)), notes).await;
                 }
                 (Ok(_), _) => permit.unused(),
-                (Err(_), _) => {
-                    permit.unused();
-                    break;
-                }
+                (Err(_), _) => return self.without_store(Some(permit)).await,
             }
         }
         self.without_store(None).await

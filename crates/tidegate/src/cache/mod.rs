@@ -6,6 +6,7 @@
 //! - [`Loader`], [`Loaded`]: where values come from. [`Codec`]: how they become bytes. [`CacheError`]: why there is none.
 //! - `hub`: store, bus, budget and tasks of a process; `guard`: the breaker; `governor`: how many loads run.
 //! - `space`: the insides of one cache; `read`, `write`: its verbs; `local`: the in-process level; `tags`.
+//! - `relay`: [`Relay`], what commits of a ledger make old is invalidated, whatever dies in between.
 //! - `flight`: one load a key and process; `load`, `attempt`: what it does; `chain`: loads within loads; `memory`: what
 //!   is remembered of keys that failed; `batch`: many keys at once.
 //!
@@ -38,6 +39,7 @@ mod local;
 mod memory;
 mod metrics;
 mod read;
+mod relay;
 mod space;
 mod tags;
 mod ticks;
@@ -55,8 +57,10 @@ pub use hub::STALENESS_BOUND_MS;
 pub use loader::{LoadContext, Loaded, Loader};
 pub use metrics::CacheStats;
 pub use read::{Read, Source};
+pub use relay::Relay;
 pub use tags::MAX_KNOWN_TAGS;
 pub use tidegate_backend::cache::{CacheCapabilities, CacheKey, CacheNotice, CacheStore, MAX_CACHE_BATCH};
+pub use tidegate_backend::outbox::{Execute, Parameter, SqlDialect, Ticket};
 pub use tidegate_core::cache::{Key, KeyError, KeyWriter, RowVersion, Ttl, ZeroTtl};
 pub use tidegate_embedded::{EmbeddedCache, EmbeddedCacheOptions};
 #[cfg(feature = "redis")]

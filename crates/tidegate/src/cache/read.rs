@@ -310,7 +310,7 @@ where
         };
         match self.see(bytes, found.as_deref(), as_of) {
             Seen::Nothing => Asked::Missing(Hint::Nothing),
-            Seen::Leased => Asked::Missing(Hint::Leased),
+            Seen::Leased(token) => Asked::Missing(Hint::Leased(token)),
             Seen::Failed(error) => Asked::Answered(Err(error)),
             Seen::Unusable => Asked::Missing(Hint::Remove),
             Seen::Usable(kept, stale, stamps) => match self.are_current(&stamps, how.strong).await {

@@ -105,8 +105,8 @@ pub(super) enum Seen<V> {
     Nothing,
     /// A value or an absence that may be served if its tags are current; whether it is stale.
     Usable(Kept<V>, bool, Vec<TagStamp>),
-    /// Somebody loads it.
-    Leased,
+    /// Somebody loads it, under this lease; or nobody may yet for a moment.
+    Leased(Option<EntryId>),
     /// Nobody may load it yet.
     Failed(CacheError),
     /// Bytes of no use: garbage, another schema's, past their life.
@@ -182,11 +182,11 @@ impl<K, V: 'static> Inner<K, V> {
     pub(super) fn see(&self, key: &[u8], bytes: Option<&[u8]>, as_of: i64) -> Seen<V> {
         let Some(bytes) = bytes else { return Seen::Nothing };
         match Entry::read(bytes, key, self.knobs.schema) {
-            Ok(Entry::Lease(_)) => Seen::Leased,
+            Ok(Entry::Lease(token)) => Seen::Leased(Some(token)),
             Ok(Entry::Failed(failed)) => {
                 let left = failed.retry_at.since(self.hub.store.store.now());
                 if left <= 0 {
-                    return Seen::Leased;
+                    return Seen::Leased(None);
                 }
                 Seen::Failed(self.memory.own_error(key, failed.id).unwrap_or_else(|| {
                     let retry_after = Duration::from_millis(left.unsigned_abs());

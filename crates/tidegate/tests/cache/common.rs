@@ -224,6 +224,17 @@ impl World {
     }
 }
 
+/// The knobs of a process' cache of the tests.
+pub fn builder(world: &World, process: usize) -> CacheBuilder<u64, u64> {
+    world.processes[process].cache("t")
+}
+
+/// A plain read in a task of its own.
+pub fn start(cache: &Cache<u64, u64>, key: u64) -> tokio::task::JoinHandle<Result<Read<u64>, CacheError>> {
+    let cache = cache.clone();
+    tokio::spawn(async move { cache.get(&key).await })
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DbError(pub String);
 

@@ -1,5 +1,19 @@
-//! The typed cache, case by case.
+//! The typed cache, one test for each reported case (`case_NN`, the numbers of the project's list of reports):
+//!
+//! - `races`: 1, 2, 4, 6, 7, 9, 12: loads against invalidations and puts.
+//! - `flights`: 16, 17, 19, 21, 22, 24, 26, 27, 29, 31: who loads, who waits, who goes away.
+//! - `levels`: 14, 32, 36, 37: two levels, several processes, tags.
+//! - `entries`: 39, 41, 44, 46, 47, 49: lives, absences, garbage, keys, large values.
+//! - `away`: 51, 52: the store away, budgets and rates.
+//! - `many`: `get_many`, `warm`; 42 through the whole cache (its property is tested in `tidegate-core`).
+//!
+//! Not here: 11 needs the outbox of a ledger; 34 and the frozen server of 51 need Redis, see `tidegate-redis`.
 
+mod away;
 mod common;
+mod entries;
+mod flights;
+mod levels;
+mod many;
 mod races;
 mod speed;

@@ -1,0 +1,305 @@
+//! The way from a ledger's outbox to the caches: what a commit made old is deleted in the store, then in process, then told
+//! to the others, then marked delivered.
+//!
+//! A node hands on at once what its own commits made old. What nobody has handed on, because a process died between its
+//! commit and the delete or the store was away, every node's relay looks for once a second; they share the work. When
+//! notices were missed, as after a failover, what was delivered within the last minute is delivered once more, since the
+//! store may have lost it.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_backend::outbox::{
+    DELIVERED_KEPT, Deliver, MAX_OUTBOX_BATCH, OutboxEntry, OutboxState, ReplayPoint, Ticket,
+};
+use tidegate_backend::{BoxFuture, CacheKey, CacheNotice, Ledger};
+use tidegate_core::Map;
+use tidegate_core::cache::Op;
+use tokio::sync::{Notify, watch};
+
+use super::caches::Caches;
+use super::hub::Hub;
+
+/// Between two looks for what nobody has handed on.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Looks between two clearings of what was delivered.
+const LOOKS_A_PRUNE: u32 = 10;
+/// Most entries of own commits that wait; more are left to the next look.
+const MAX_WAITING: usize = 10_000;
+/// Most batches of one look.
+const MAX_BATCHES: usize = 100;
+/// Most pages of one replay.
+const MAX_PAGES: usize = 1_000;
+/// How long floors of relayed invalidations are kept, milliseconds: longer than a replica lags.
+const KEEP_FLOOR_MS: i64 = 60_000;
+/// Between two questions for a ticket.
+const TICKET_PAUSE: Duration = Duration::from_millis(20);
+
+/// Hands what commits make old on to caches, until the caches are closed. Cheap to clone.
+#[derive(Clone)]
+pub struct Relay(Arc<Shared>);
+
+struct Shared {
+    ledger: Arc<dyn Ledger>,
+    hub: Arc<Hub>,
+    state: Mutex<State>,
+    arrived: Notify,
+    /// Moves whenever something was delivered.
+    delivered: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<OutboxEntry>,
+    /// Own entries that are not known to be delivered.
+    open: Map<i64, (Arc<str>, Bytes)>,
+    /// Some did not fit: nothing is settled until a look has found no more.
+    overflowed: bool,
+    /// Somebody waits for a ticket: it may be of a transaction that no commit of ours tells about.
+    ticket: bool,
+}
+
+impl Caches {
+    /// Begins to hand on what commits of `ledger` make old.
+    pub(crate) fn relay(&self, ledger: Arc<dyn Ledger>) -> Relay {
+        let relay = Relay(Arc::new(Shared {
+            ledger,
+            hub: Arc::clone(&self.hub),
+            state: Mutex::default(),
+            arrived: Notify::new(),
+            delivered: watch::Sender::new(0),
+        }));
+        let shared = Arc::clone(&relay.0);
+        self.hub.spawn(async move { shared.run().await });
+        relay
+    }
+}
+
+impl Relay {
+    /// Takes what a commit of this process made old; it is delivered at once.
+    pub(crate) fn hand(&self, entries: Vec<OutboxEntry>) {
+        if entries.is_empty() {
+            return;
+        }
+        let mut state = self.0.state();
+        for entry in entries {
+            if state.open.len() >= MAX_WAITING {
+                state.overflowed = true;
+                break;
+            }
+            state.open.insert(entry.id, (Arc::clone(&entry.namespace), entry.key.clone()));
+            state.waiting.push_back(entry);
+        }
+        drop(state);
+        self.0.arrived.notify_one();
+    }
+
+    /// Waits until nothing that this process committed about `key` (encoded) is left to be delivered; false: not within
+    /// `patience`. Then reads of this process give nothing older, and after a second no other's.
+    pub async fn settled(&self, namespace: &str, key: &[u8], patience: Duration) -> bool {
+        let mut delivered = self.0.delivered.subscribe();
+        let settled = async {
+            // The sender lives as long as `self`.
+            let _ = delivered.wait_for(|_| self.0.is_settled(namespace, key)).await;
+        };
+        tokio::time::timeout(patience, settled).await.is_ok()
+    }
+
+    /// Waits until the invalidation that a transaction of the caller's own wrote is acknowledged; false: not within
+    /// `patience`, or the transaction was not committed. Call it after the commit.
+    pub async fn acknowledged(&self, ticket: Ticket, patience: Duration) -> bool {
+        let asking = async {
+            loop {
+                self.0.state().ticket = true;
+                self.0.arrived.notify_one();
+                if let Ok(states) = self.0.ledger.outbox().states(&[ticket.0]).await
+                    && states.first() == Some(&OutboxState::Delivered)
+                {
+                    return;
+                }
+                tokio::time::sleep(TICKET_PAUSE).await;
+            }
+        };
+        tokio::time::timeout(patience, asking).await.is_ok()
+    }
+}
+
+impl fmt::Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relay").field("open", &self.0.state().open.len()).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_settled(&self, namespace: &str, key: &[u8]) -> bool {
+        let state = self.state();
+        !state.overflowed && !state.open.values().any(|(space, open)| &**space == namespace && open[..] == *key)
+    }
+
+    async fn run(&self) {
+        let mut looks = 0_u32;
+        let mut next = tokio::time::Instant::now();
+        let mut gaps = self.hub.gaps.subscribe();
+        loop {
+            let missed = tokio::select! {
+                () = self.arrived.notified() => false,
+                () = tokio::time::sleep_until(next) => false,
+                Ok(()) = gaps.changed() => true,
+            };
+            self.deliver_own().await;
+            if missed {
+                self.replay().await;
+            }
+            let overdue = tokio::time::Instant::now() >= next;
+            if std::mem::take(&mut self.state().ticket) || overdue {
+                self.look().await;
+            }
+            if overdue {
+                next = tokio::time::Instant::now() + PERIOD;
+                looks = looks.wrapping_add(1);
+                if looks % LOOKS_A_PRUNE == 1 {
+                    self.prune().await;
+                }
+            }
+        }
+    }
+
+    async fn deliver_own(&self) {
+        loop {
+            let batch: Vec<OutboxEntry> = {
+                let mut state = self.state();
+                let count = state.waiting.len().min(MAX_OUTBOX_BATCH);
+                state.waiting.drain(..count).collect()
+            };
+            if batch.is_empty() {
+                return;
+            }
+            let arrived = self.deliver(&batch).await;
+            if let Err(error) = self.ledger.outbox().mark_delivered(&arrived).await {
+                // They come again, which does no harm.
+                tracing::debug!(%error, "delivered invalidations could not be marked");
+            }
+        }
+    }
+
+    /// Hands on what nobody has.
+    async fn look(&self) {
+        let before: Vec<i64> = self.state().open.keys().copied().collect();
+        for _ in 0..MAX_BATCHES {
+            match self.ledger.outbox().relay(MAX_OUTBOX_BATCH, self).await {
+                Ok(relayed) if relayed.delivered < relayed.taken => return,
+                Ok(relayed) if relayed.taken < MAX_OUTBOX_BATCH => return self.close(&before).await,
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "the outbox of invalidations could not be relayed");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Nothing is left for this relay: what of `open` no other has in its hands was delivered.
+    async fn close(&self, open: &[i64]) {
+        let mut done = Vec::new();
+        for part in open.chunks(MAX_OUTBOX_BATCH) {
+            let Ok(states) = self.ledger.outbox().states(part).await else { return };
+            done.extend(part.iter().zip(states).filter(|(_, state)| *state != OutboxState::Waiting).map(|(id, _)| *id));
+        }
+        let mut state = self.state();
+        let keys: Vec<_> = done.iter().filter_map(|id| state.open.remove(id)).collect();
+        state.overflowed = false;
+        drop(state);
+        // Another node has deleted them, and its notice may still be on its way.
+        let heard = keys.into_iter().map(|(namespace, key)| CacheNotice::Invalidated { namespace, key });
+        self.hub.hear(&heard.collect::<Vec<_>>());
+        self.delivered.send_modify(|count| *count += 1);
+    }
+
+    async fn prune(&self) {
+        for _ in 0..MAX_BATCHES {
+            match self.ledger.outbox().prune(DELIVERED_KEPT).await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::debug!(%error, "delivered invalidations could not be cleared");
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn replay(&self) {
+        let mut after: Option<ReplayPoint> = None;
+        for _ in 0..MAX_PAGES {
+            let page = match self.ledger.outbox().replay(DELIVERED_KEPT, after, MAX_OUTBOX_BATCH).await {
+                Ok(page) => page,
+                Err(error) => {
+                    tracing::warn!(%error, "invalidations that a failover may have lost could not be repeated");
+                    return;
+                }
+            };
+            self.deliver(&page.entries).await;
+            after = page.next;
+            if after.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+impl Deliver for Shared {
+    fn deliver<'a>(&'a self, entries: &'a [OutboxEntry]) -> BoxFuture<'a, Vec<i64>> {
+        Box::pin(async move {
+            let arrived = self.hub.invalidate(entries).await;
+            {
+                let mut state = self.state();
+                for id in &arrived {
+                    state.open.remove(id);
+                }
+            }
+            metrics::counter!("tidegate_cache_invalidations_relayed_total").increment(arrived.len() as u64);
+            self.delivered.send_modify(|count| *count += 1);
+            arrived
+        })
+    }
+}
+
+impl Hub {
+    /// Deletes what `entries` name in the store, then in process, then tells the others; the ids of those that arrived.
+    async fn invalidate(&self, entries: &[OutboxEntry]) -> Vec<i64> {
+        if entries.is_empty() {
+            return Vec::new();
+        }
+        let operations: Vec<(CacheKey, Op)> = entries
+            .iter()
+            .map(|entry| {
+                let (namespace, key) = (Arc::clone(&entry.namespace), entry.key.clone());
+                let op = Op::Invalidate { floor: entry.floor, keep_floor_ms: KEEP_FLOOR_MS };
+                (CacheKey { namespace, schema: 0, key }, op)
+            })
+            .collect();
+        let answers = self.store.write(&operations).await;
+        let mut arrived = Vec::with_capacity(entries.len());
+        let mut notices = Vec::with_capacity(entries.len());
+        for (entry, answer) in entries.iter().zip(answers) {
+            if answer.is_ok() {
+                arrived.push(entry.id);
+                let (namespace, key) = (Arc::clone(&entry.namespace), entry.key.clone());
+                notices.push(CacheNotice::Invalidated { namespace, key });
+            }
+        }
+        self.hear(&notices);
+        // Others may still hold copies: then it has not arrived.
+        match self.store.acknowledged(self.store.store.tell(&notices).await) {
+            Ok(()) => arrived,
+            Err(_) => Vec::new(),
+        }
+    }
+}
