@@ -230,11 +230,30 @@ pub static CATALOGUE: &[Metric] = &[
     metric("tidegate_sql_connections", Kind::Gauge, Unit::Count, &["pool"], "Open connections to the database."),
 ];
 
-/// Tells the recorder what the metrics mean.
+/// Values of labels that are known before anything happens.
+const KNOWN_LABELS: [(&str, &str); 1] = [("tidegate_drift_total", "I9")];
+
+/// A counter that is there from the start shows its first step: `increase()` does not see a series begin at one.
+fn begin_at_zero(metric: &'static Metric) {
+    match metric.labels {
+        [] => metrics::counter!(metric.name).absolute(0),
+        [label] => {
+            for (_, value) in KNOWN_LABELS.iter().filter(|(name, _)| *name == metric.name) {
+                metrics::counter!(metric.name, *label => *value).absolute(0);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Tells the recorder what the metrics mean, and begins those that count.
 pub(crate) fn describe() {
     for metric in CATALOGUE {
         match metric.kind {
-            Kind::Counter => metrics::describe_counter!(metric.name, metric.unit, metric.help),
+            Kind::Counter => {
+                metrics::describe_counter!(metric.name, metric.unit, metric.help);
+                begin_at_zero(metric);
+            }
             Kind::Gauge => metrics::describe_gauge!(metric.name, metric.unit, metric.help),
             Kind::Histogram(_) => metrics::describe_histogram!(metric.name, metric.unit, metric.help),
         }

@@ -52,6 +52,15 @@ async fn pages_load_nothing_from_elsewhere() {
 async fn health_readiness_and_metrics() {
     install_metrics().expect("a recorder");
     let api = Api::start().await;
+    let text = String::from_utf8(api.get("/metrics").await.body).expect("UTF-8");
+    let catalogue = tidegate_server::metrics_markdown();
+    let counters = catalogue.lines().filter(|line| line.contains("| counter |") && line.contains("| - |"));
+    let counters: Vec<&str> = counters.filter_map(|line| line.split('`').nth(1)).collect();
+    assert!(counters.len() > 10, "{catalogue}");
+    for name in counters {
+        assert!(text.lines().any(|line| line.starts_with(&format!("{name} "))), "{name} is not there from the start");
+    }
+    assert!(text.contains("tidegate_drift_total{invariant=\"I9\"} "), "{text}");
     assert_eq!(api.get("/healthz").await.json(), json!({"status": "ok"}));
     assert_eq!(api.get("/readyz").await.json(), json!({"status": "ready", "reasons": []}));
     api.sku("mug", 1).await;
