@@ -77,15 +77,15 @@ impl KeyWriter {
     #[inline]
     pub fn field(&mut self, bytes: &[u8]) {
         // Most keys are short; every hit of a cache writes one.
-        if bytes.len() < 0x80 && self.long.is_empty() {
-            if let Some((length, rest)) = self.short.get_mut(self.length..).and_then(<[u8]>::split_first_mut) {
-                if let Some(to) = rest.get_mut(..bytes.len()) {
-                    *length = bytes.len() as u8;
-                    to.copy_from_slice(bytes);
-                    self.length += 1 + bytes.len();
-                    return;
-                }
-            }
+        if bytes.len() < 0x80
+            && self.long.is_empty()
+            && let Some((length, rest)) = self.short.get_mut(self.length..).and_then(<[u8]>::split_first_mut)
+            && let Some(to) = rest.get_mut(..bytes.len())
+        {
+            *length = bytes.len() as u8;
+            to.copy_from_slice(bytes);
+            self.length += 1 + bytes.len();
+            return;
         }
         self.long_field(bytes);
     }

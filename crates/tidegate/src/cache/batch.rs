@@ -391,7 +391,7 @@ where
         for part in keys.chunks(WARM_BATCH) {
             let mut missing = Vec::with_capacity(part.len());
             for (at, key) in part.iter().enumerate() {
-                missing.push((at, super::cache::encoded(key)?));
+                missing.push((at, super::handle::encoded(key)?));
             }
             let asked = self.ask_store_many(part, &missing).await;
             let mut hinted = Vec::new();

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tidegate_core::cache::{Key, Life, Ttl};
 
-use super::cache::Cache;
 use super::caches::Caches;
 use super::codec::{Codec, Json, MAX_PAYLOAD_BYTES};
 use super::errors::CacheError;
+use super::handle::Cache;
 use super::loader::{Loader, erase};
 use super::space::{Inner, Knobs, LocalKnob, TagsOf};
 
@@ -125,6 +125,17 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     #[must_use]
     pub fn local(mut self, bytes: usize, life: Ttl) -> Self {
         self.knobs.local = LocalKnob::Of { bytes: Some(bytes), life_ms: life.as_millis() };
+        self
+    }
+
+    /// The longest life of a copy in process, 60 s by default.
+    #[must_use]
+    pub fn local_for(mut self, life: Ttl) -> Self {
+        let bytes = match self.knobs.local {
+            LocalKnob::Of { bytes, .. } => bytes,
+            LocalKnob::Off => None,
+        };
+        self.knobs.local = LocalKnob::Of { bytes, life_ms: life.as_millis() };
         self
     }
 

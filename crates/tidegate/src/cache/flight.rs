@@ -69,6 +69,11 @@ pub(super) struct Flight<V> {
 }
 
 impl<V> Flight<V> {
+    /// Whether it loads whatever is there, and has not begun.
+    fn waits_to_load(&self) -> bool {
+        self.forced && self.began.load(Ordering::SeqCst) == 0
+    }
+
     pub(super) fn landing(&self) -> Landing<V> {
         self.landed.subscribe()
     }
@@ -111,10 +116,9 @@ impl<V> Flights<V> {
     /// The flight of a key, or a new one with its ticket. Forced: one whose load has not begun.
     pub(super) fn board(self: &Arc<Self>, key: &Bytes, forced: bool) -> (Landing<V>, Option<Ticket<V>>) {
         let mut shard = self.shard(key);
-        if let Some(flight) = shard.get(key) {
-            if !forced || (flight.forced && flight.began.load(Ordering::SeqCst) == 0) {
-                return (flight.landing(), None);
-            }
+        let joined = |flight: &&Arc<Flight<V>>| !forced || flight.waits_to_load();
+        if let Some(flight) = shard.get(key).filter(joined) {
+            return (flight.landing(), None);
         }
         let flight = Arc::new(Flight {
             landed: watch::Sender::new(None),

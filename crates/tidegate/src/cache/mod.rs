@@ -24,7 +24,6 @@
 mod attempt;
 mod batch;
 mod builder;
-mod cache;
 mod caches;
 mod chain;
 mod codec;
@@ -32,6 +31,7 @@ mod errors;
 mod flight;
 mod governor;
 mod guard;
+mod handle;
 mod hub;
 mod load;
 mod loader;
@@ -46,13 +46,13 @@ mod ticks;
 mod write;
 
 pub use builder::CacheBuilder;
-pub use cache::{Cache, Get, ReadRequest};
 pub use caches::{Caches, CachesBuilder, DEFAULT_LOAD_BUDGET, DEFAULT_LOCAL_BYTES};
 #[cfg(feature = "postcard")]
 pub use codec::Postcard;
 pub use codec::{Codec, CodecError, Json, MAX_PAYLOAD_BYTES};
 pub use errors::{CacheError, LoadFailed, LoaderPanicked};
 pub use governor::MAX_WAITING_LOADS;
+pub use handle::{Cache, Get, ReadRequest};
 pub use hub::STALENESS_BOUND_MS;
 pub use loader::{LoadContext, Loaded, Loader};
 pub use metrics::CacheStats;

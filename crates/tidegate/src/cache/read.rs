@@ -80,9 +80,7 @@ where
     #[inline]
     pub(super) fn plain_hit(&self, written: &KeyWriter) -> Option<Read<V>> {
         let now = self.hub.ticks.now();
-        let Some(Held { value, born, quiet, .. }) = self.local.as_ref()?.hit(&Query::written(written)) else {
-            return None;
-        };
+        let Held { value, born, quiet, .. } = self.local.as_ref()?.hit(&Query::written(written))?;
         if now >= quiet || !self.hub.trusts_copies(now) {
             return None;
         }
@@ -331,14 +329,12 @@ where
 
     /// The store is away: an older copy, a failure that is remembered, or a load within the budget.
     pub(super) fn without_store(self: &Arc<Self>, key: &K, bytes: &Bytes, how: How) -> Asked<V> {
-        if !how.strong {
-            if let Some((kept, read)) = self.fallback(bytes) {
-                if self.hub.ticks.now() >= kept.soft {
-                    self.kick(key, bytes, kept.id);
-                }
-                self.metrics.counts.local_hits.one();
-                return Asked::Answered(Ok(read));
+        if let Some((kept, read)) = (!how.strong).then(|| self.fallback(bytes)).flatten() {
+            if self.hub.ticks.now() >= kept.soft {
+                self.kick(key, bytes, kept.id);
             }
+            self.metrics.counts.local_hits.one();
+            return Asked::Answered(Ok(read));
         }
         match self.memory.error(bytes, self.hub.ticks.now()) {
             Some(error) => Asked::Answered(Err(error)),
