@@ -362,3 +362,31 @@ fn moved_to(address: &str, said: &Host) -> Lost {
         None => Lost::Failed(format!("the stream has moved to {address}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connect::RedisOptions;
+
+    #[tokio::test]
+    async fn what_was_given_counts_once_more_is_asked_for() {
+        let (sender, told) = mpsc::channel(WAITING);
+        // Nobody listens on this port; what is published is not the point.
+        let options = RedisOptions::parse("redis://127.0.0.1:1").unwrap();
+        let mut ears = Ears { told, woken: Listener::start(options, "none".to_owned()), pending: None };
+        let proven = Proven::new(2);
+        assert_eq!(proven.silence(), Duration::MAX);
+        let send = async |reader, notices: &[CacheNotice]| {
+            let told = Told { reader, notices: notices.to_vec(), proven: Some(Instant::now()) };
+            sender.send(told).await.unwrap_or_else(|_| panic!("it listens"));
+        };
+        let notice = CacheNotice::Cleared { namespace: "n".into() };
+        send(0, &[]).await;
+        send(1, std::slice::from_ref(&notice)).await;
+        assert_eq!(ears.next(&proven).await, [notice.clone()]);
+        assert_eq!(proven.silence(), Duration::MAX, "it was given, but may not have been acted on");
+        send(0, std::slice::from_ref(&notice)).await;
+        assert_eq!(ears.next(&proven).await, [notice]);
+        assert!(proven.silence() < Duration::from_secs(60), "{:?}", proven.silence());
+    }
+}

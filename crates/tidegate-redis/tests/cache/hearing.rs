@@ -149,6 +149,34 @@ async fn a_slow_network_makes_nothing_fresher_than_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_lags_behind_knows_how_far() {
+    const MANY: usize = 3_000;
+    let redis = Redis::start();
+    let options = RedisCacheOptions { buckets: 1, ..RedisCacheOptions::default() };
+    let a = shelf::open_with(&redis.url(), "x", options.clone()).await;
+    let b = shelf::open_with(&redis.url(), "x", options).await;
+    begin_to_hear(&b).await;
+    let names: Vec<_> = (0..MANY).map(|n| key(&n.to_string())).collect();
+    let mut told = Vec::new();
+    for name in &names {
+        tell(&a, invalidated(name)).await;
+        told.push(Instant::now());
+    }
+    tokio::time::sleep(SECOND / 2).await;
+    let mut next = 0;
+    while next < MANY {
+        for notice in tokio::time::timeout(10 * SECOND, b.heard()).await.unwrap() {
+            assert_eq!(notice, invalidated(&names[next]));
+            next += 1;
+        }
+        if let Some(told) = told.get(next) {
+            let age = told.elapsed();
+            assert!(b.silence() >= age, "{:?}, and number {next} was told {age:?} ago", b.silence());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn notices_divided_in_two_ways_are_refused() {
     let redis = Redis::start();
     let first = hearing(&redis.url(), "x").await;
