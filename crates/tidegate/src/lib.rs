@@ -63,11 +63,6 @@ pub mod blocks {
     };
 }
 
-/// The README's example, as a test.
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../../../README.md")]
-pub struct Readme;
-
 /// The example of the cache's guide, as a test.
 #[cfg(all(doctest, feature = "cache"))]
 #[doc = include_str!("../../../docs/guides/cache.md")]
