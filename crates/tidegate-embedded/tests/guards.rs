@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
-use tidegate_backend::{Error, ErrorKind, Ledger};
+use tidegate_backend::outbox::Relayed;
+use tidegate_backend::{BoxFuture, Deliver, Error, ErrorKind, Ledger, OutboxEntry};
 use tidegate_embedded::{Options, SqliteLedger};
 
 async fn refused(options: Options, kind: ErrorKind, words: &[&str]) {
@@ -59,6 +60,74 @@ async fn files_that_are_not_ours() {
     std::fs::write(&text, "this is no database, it is a text that is long enough to be looked at".repeat(20)).unwrap();
     refused(Options::new(&text), ErrorKind::Corrupt, &["text.db"]).await;
     refused(Options::new(folder.path().join("text.db/x/ledger.db")), ErrorKind::Unavailable, &["folder"]).await;
+}
+
+#[tokio::test]
+async fn a_ledger_of_the_first_schema_is_brought_up_to_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = open(folder.path()).await;
+    let id = ledger.id();
+    all_well(&ledger, vec![put("x", 9, Some(100), None), place("o", "b", &[("x", 1)])]).await;
+    ledger.close().await.unwrap();
+    // What the second step adds is all that the first does not have.
+    let conn = rusqlite::Connection::open(options(folder.path()).path).unwrap();
+    conn.execute_batch("DROP TABLE tg_outbox; DELETE FROM schema_steps WHERE version = 2").unwrap();
+    drop(conn);
+    let ledger = open(folder.path()).await;
+    assert_eq!((ledger.id(), ledger.outbox().pending().await.unwrap().count), (id, 0));
+    let changed = commit(&ledger, vec![put("x", 9, Some(200), None), place("p", "b", &[("x", 1)])]).await;
+    assert_eq!((changed.outbox.len(), ledger.outbox().pending().await.unwrap().count), (1, 1));
+    assert!(ledger.order(order_id("o")).await.unwrap().is_some());
+    audit(&ledger).await;
+}
+
+/// Takes nothing: whatever it is given waits on.
+struct Nowhere;
+
+impl Deliver for Nowhere {
+    fn deliver<'a>(&'a self, _: &'a [OutboxEntry]) -> BoxFuture<'a, Vec<i64>> {
+        Box::pin(async { Vec::new() })
+    }
+}
+
+#[tokio::test]
+async fn rows_of_the_outbox_that_nobody_can_read_block_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = open(folder.path()).await;
+    let conn = rusqlite::Connection::open(options(folder.path()).path).unwrap();
+    // One that nobody can read, older than all; one of a kind that a later Tidegate may know.
+    let rows = "(1, 0, x'ff', NULL, 0), (2, 9, x'ff', NULL, 0)";
+    let sql = format!("INSERT INTO tg_outbox (id, kind, entry_key, floor, committed_at) VALUES {rows}");
+    conn.execute_batch(&sql).unwrap();
+    let entries = commit(&ledger, vec![put("x", 1, None, None), put("y", 1, None, None)]).await.outbox;
+    let outbox = ledger.outbox();
+    assert_eq!(outbox.relay(1, &Nowhere).await.unwrap(), Relayed { taken: 1, delivered: 0 });
+    assert_eq!(outbox.relay(9, &Nowhere).await.unwrap(), Relayed { taken: 2, delivered: 0 });
+    assert_eq!(outbox.pending().await.unwrap().count, 2);
+    outbox.mark_delivered(&[entries[0].id, entries[1].id]).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!outbox.prune(Duration::ZERO).await.unwrap());
+    let left: i64 = conn.query_row("SELECT id FROM tg_outbox", [], |r| r.get(0)).unwrap();
+    assert_eq!(left, 2, "what is not known is left alone");
+}
+
+#[tokio::test]
+async fn pruning_the_outbox_is_bounded_and_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = open(folder.path()).await;
+    let conn = rusqlite::Connection::open(options(folder.path()).path).unwrap();
+    let many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)";
+    let sql = format!(
+        "INSERT INTO tg_outbox SELECT i, 0, x'6100', NULL, i, CASE WHEN i > 10 THEN i END FROM ({many} SELECT i FROM n)"
+    );
+    conn.execute_batch(&sql).unwrap();
+    let mut rounds = 1;
+    while ledger.outbox().prune(Duration::from_secs(60)).await.unwrap() {
+        rounds += 1;
+    }
+    assert_eq!((rounds, ledger.outbox().pending().await.unwrap().count), (3, 10));
+    let left: i64 = conn.query_row("SELECT count(*) FROM tg_outbox", [], |r| r.get(0)).unwrap();
+    assert_eq!(left, 10);
 }
 
 #[tokio::test]

@@ -3,6 +3,10 @@
 //! The lock is that of an open transaction: a relay that dies gives its rows back with its connection, one that freezes
 //! when the server ends what is idle (`connect.rs`).
 
+#[cfg(test)]
+#[cfg(all(feature = "mysql", feature = "postgres"))]
+mod tests;
+
 use std::time::Duration;
 
 use tidegate_backend::outbox::{
@@ -16,6 +20,7 @@ use crate::bulk::Bulk;
 use crate::bulk::Kind::{Bytes, Int};
 use crate::bulk::Table;
 use crate::clock::instant_of;
+use crate::dialect::Dialect;
 use crate::fault::{Fault, Result};
 use crate::fetched::Row;
 use crate::row;
@@ -30,6 +35,8 @@ static ENTRIES: Table = Table {
     update: &[],
 };
 
+/// Rows that MySQL deletes in one round trip, each in a statement of its own.
+const MYSQL_DELETES: usize = 200;
 const COLUMNS: &str = "id, entry_key, floor, committed_at";
 
 /// Writes the entries of a batch.
@@ -51,16 +58,18 @@ fn entry(r: &Row) -> Result<std::result::Result<OutboxEntry, i64>> {
     Ok(OutboxEntry::from_stored(id, r.bytes(1)?, r.opt_int(2)?, row::millis(r, 3)?).ok_or(id))
 }
 
-// MySQL is told the index: of a short table it may walk, and lock, every row. Rows that a relay has in its hands must not be met.
-
+/// The table, read by its index of what waits. MySQL is told the index, here and below: it may walk a short table, and
+/// meet, or lock, rows that relays have in their hands.
 fn waiting_table(session: &Session) -> &'static str {
     session.dialect().pick("tg_outbox FORCE INDEX (tg_outbox_waiting)", "tg_outbox")
 }
 
+/// The table, read by its index of what was delivered.
 fn delivered_table(session: &Session) -> &'static str {
     session.dialect().pick("tg_outbox FORCE INDEX (tg_outbox_delivered)", "tg_outbox")
 }
 
+/// The table, read by ids.
 fn by_id(session: &Session) -> &'static str {
     session.dialect().pick("tg_outbox FORCE INDEX (PRIMARY)", "tg_outbox")
 }
@@ -163,14 +172,25 @@ async fn prune_free(session: &mut Session, keep: Duration) -> Result<bool> {
     );
     let found = session.rows(&sql, &[old.into()]).await?;
     let ids = found.iter().map(|r| r.int(0)).collect::<Result<Vec<_>>>()?;
-    if !ids.is_empty() {
-        let sql = session.dialect().pick(
-            "DELETE o FROM tg_outbox o FORCE INDEX (PRIMARY) WHERE o.id IN ?",
-            "DELETE FROM tg_outbox WHERE id IN ?",
-        );
-        session.execute(sql, &[Value::Ints(&ids)]).await?;
-    }
+    delete(session, &ids).await?;
     Ok(ids.len() == MAX_PRUNED)
+}
+
+async fn delete(session: &mut Session, ids: &[i64]) -> Result<()> {
+    match session.dialect() {
+        Dialect::Postgres if ids.is_empty() => Ok(()),
+        Dialect::Postgres => {
+            session.execute("DELETE FROM tg_outbox WHERE id IN ?", &[Value::Ints(ids)]).await.map(drop)
+        }
+        // A DELETE takes no index hint: for many ids of a short table it walks the table and waits for what relays have.
+        Dialect::MySql => {
+            for some in ids.chunks(MYSQL_DELETES) {
+                let each = some.iter().map(|id| format!("DELETE FROM tg_outbox WHERE id = {id}"));
+                session.script(&each.collect::<Vec<_>>().join(";")).await?;
+            }
+            Ok(())
+        }
+    }
 }
 
 async fn pending(session: &mut Session) -> Result<Pending> {

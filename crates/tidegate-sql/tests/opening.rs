@@ -16,6 +16,7 @@ use tidegate_sql::{SqlLedger, SqlOptions};
 on_both!(
     many_open_an_empty_database_at_once,
     a_schema_that_was_left_halfway_is_finished,
+    a_ledger_of_the_first_schema_is_brought_up_to_date,
     a_newer_or_other_schema_is_refused,
     another_programs_database_is_refused,
     a_clock_fits_its_ledger,
@@ -68,6 +69,26 @@ async fn a_schema_that_was_left_halfway_is_finished(server: Arc<Server>) {
     server.sql(&url, &left);
     let ledger = open(&url).await;
     commit(&ledger, vec![put("a", 5, None), place("o", &[("a", 1)])]).await;
+    audit(&ledger).await;
+}
+
+async fn a_ledger_of_the_first_schema_is_brought_up_to_date(server: Arc<Server>) {
+    let url = server.database();
+    let ledger = open(&url).await;
+    let id = ledger.id();
+    commit(&ledger, vec![put("a", 5, Some(100)), place("o", &[("a", 1)])]).await;
+    ledger.close().await.unwrap();
+    // What the second step adds is all that the first does not have.
+    server.sql(&url, "DROP TABLE tg_outbox; DELETE FROM tidegate_schema WHERE version = 2");
+    let mut tool = SqlOptions::new(&url);
+    tool.create = false;
+    let (ledger, other) = tokio::join!(open(&url), SqlLedger::open(tool));
+    assert_eq!((ledger.id(), other.unwrap().id()), (id, id));
+    assert_eq!(server.sql(&url, "SELECT count(*) FROM tidegate_schema").trim(), "2");
+    assert_eq!(ledger.outbox().pending().await.unwrap().count, 0);
+    let changed = commit(&ledger, vec![put("a", 5, Some(200)), place("p", &[("a", 1)])]).await;
+    assert!(placed(&commit(&ledger, vec![place("o", &[("a", 1)])]).await.verdicts[0]).1, "the order of before");
+    assert_eq!((changed.outbox.len(), ledger.outbox().pending().await.unwrap().count), (1, 1));
     audit(&ledger).await;
 }
 
