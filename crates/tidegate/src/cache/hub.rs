@@ -127,6 +127,8 @@ impl Hub {
     /// Asks every task to end.
     pub(super) fn begin_stop(&self) {
         self.stop.send_replace(true);
+        // Nothing is heard any more.
+        self.trusted_until.store(i64::MIN, Ordering::Release);
         self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
@@ -154,10 +156,11 @@ impl Hub {
         // `now` was read before: a slow look only makes the answer more careful.
         let silence = i64::try_from(self.store.store.silence().as_millis()).unwrap_or(i64::MAX);
         let left = STALENESS_BOUND_MS - 2 * COARSE_LAG_MS - silence;
-        if left > 0 {
-            self.trusted_until.fetch_max(now + left, Ordering::AcqRel);
+        if left <= 0 || self.is_stopping() {
+            return false;
         }
-        left > 0
+        self.trusted_until.fetch_max(now + left, Ordering::AcqRel);
+        true
     }
 
     /// Whether a copy that was right at `as_of` is within the bound whatever was told since.

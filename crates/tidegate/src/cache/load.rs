@@ -5,7 +5,7 @@
 //! invalidation in between would have removed the lease. A load without such a proof (fill refused, store away) is right
 //! as of its beginning: the commit came before the invalidation, and the load saw it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -68,6 +68,8 @@ pub(super) struct Leader<K, V> {
     pub(super) cache_key: CacheKey,
     pub(super) flight: Arc<Flight<V>>,
     pub(super) chain: Chain,
+    /// A lease that was asked for and not answered: it may be held.
+    unanswered: Mutex<Option<EntryId>>,
 }
 
 /// A point up to which a result is proven: in the order of reads and loads, by the process' clock, and by the generation
@@ -91,15 +93,26 @@ where
     V: Send + Sync + 'static,
 {
     pub(super) fn new(inner: &Arc<Inner<K, V>>, key: K, bytes: Bytes, flight: Arc<Flight<V>>, chain: Chain) -> Self {
-        Self { cache_key: inner.cache_key(&bytes), inner: Arc::clone(inner), key, bytes, flight, chain }
+        let cache_key = inner.cache_key(&bytes);
+        Self { cache_key, inner: Arc::clone(inner), key, bytes, flight, chain, unanswered: Mutex::default() }
     }
 
     pub(super) async fn run(&self, want: Want, permit: Option<Permit>) -> Landed<V> {
-        match want {
+        let landed = match want {
             Want::Load(hint) => self.load(hint, permit).await,
             Want::Refresh(fill) => self.refresh(fill, permit.unwrap_or_else(Permit::nested)).await,
             Want::Force => self.force().await,
+        };
+        let unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(token) = unanswered {
+            // Or all who ask would wait for its end.
+            let (inner, key) = (Arc::clone(&self.inner), self.cache_key.clone());
+            let release = Op::Release { holder: Holder::Lease(token) };
+            self.inner.hub.spawn(async move {
+                let _ = inner.hub.store.apply(&key, release).await;
+            });
         }
+        landed
     }
 
     /// Now, before something is asked.
@@ -226,6 +239,7 @@ where
             Err(_) => {
                 // It loads without the store, on the same permit.
                 *had = Some(permit);
+                *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner) = Some(token);
                 Look::Down
             }
         }

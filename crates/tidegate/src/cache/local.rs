@@ -199,8 +199,26 @@ impl<V> Local<V> {
         *self.stripe(key)
     }
 
+    /// The key has a new value: no other copy of it is left or will be kept that is on its way; and this one is kept, unless
+    /// something was heard since `generation`, which is from before the value was written.
+    pub(super) fn replace(&self, key: &[u8], kept: Kept<V>, generation: u64) {
+        let mut stripe = self.stripe(key);
+        let unheard = *stripe == generation;
+        *stripe += 1;
+        self.copies.remove(&Query::of(key, &mut [0; SHORT_KEY]));
+        if unheard {
+            self.insert(key, kept);
+        }
+    }
+
+    fn insert(&self, key: &[u8], mut kept: Kept<V>) {
+        kept.until = kept.until.min(kept.as_of.saturating_add(self.life_ms));
+        kept.quiet = kept.quiet.min(kept.until);
+        self.copies.insert(Self::key(key), Held::of(kept));
+    }
+
     /// Keeps a copy, unless something was heard since `generation`, or what is kept is newer.
-    pub(super) fn keep(&self, key: &[u8], mut kept: Kept<V>, generation: u64) {
+    pub(super) fn keep(&self, key: &[u8], kept: Kept<V>, generation: u64) {
         let stripe = self.stripe(key);
         if *stripe != generation {
             return;
@@ -214,9 +232,7 @@ impl<V> Local<V> {
                 return;
             }
         }
-        kept.until = kept.until.min(kept.as_of.saturating_add(self.life_ms));
-        kept.quiet = kept.quiet.min(kept.until);
-        self.copies.insert(Self::key(key), Held::of(kept));
+        self.insert(key, kept);
     }
 
     /// The key was invalidated: no copy of it is left, and none that is on its way will be kept.
@@ -304,6 +320,19 @@ mod tests {
         assert_eq!(value(&local), Some(2), "by time");
         local.keep(&key, kept(3, 9), generation);
         assert_eq!(value(&local), Some(3));
+    }
+
+    #[test]
+    fn a_new_value_drops_what_is_on_its_way_and_gives_way_to_what_was_heard() {
+        let local = Local::new(1 << 20, 60_000);
+        let before = local.generation(b"key");
+        local.replace(b"key", kept(2, 5), before);
+        local.keep(b"key", Kept { version: None, ..kept(1, 9) }, before);
+        assert_eq!(value(&local), Some(2), "read before the value was written, whatever its time says");
+        let before = local.generation(b"key");
+        local.forget(b"key");
+        local.replace(b"key", kept(3, 9), before);
+        assert_eq!(value(&local), None, "invalidated by another after it was written");
     }
 
     #[test]

@@ -214,6 +214,8 @@ impl<K, V: 'static> Inner<K, V> {
         let now = self.hub.store.store.now();
         match header.stamp.freshness(now, CLOCK_SLACK_MS) {
             Freshness::Dead => Seen::Unusable,
+            // An absence has no stale life, only a clock that was set back.
+            Freshness::Stale if value.is_none() => Seen::Unusable,
             freshness => {
                 let stale = freshness == Freshness::Stale;
                 let kept = self.kept(&header, value, weight, as_of, now, stale);

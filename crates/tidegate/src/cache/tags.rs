@@ -36,7 +36,7 @@ impl Tagged {
 #[derive(Debug, Default)]
 struct Known {
     cells: Map<u64, Arc<TagCell>>,
-    /// Gaps heard.
+    /// Moves whenever an answer that is on its way from the store may be older than what was heard meanwhile.
     epoch: u64,
 }
 
@@ -67,6 +67,7 @@ impl TagCells {
         for stamp in stamps {
             if known.cells.len() >= MAX_KNOWN_TAGS && !known.cells.contains_key(&stamp.tag) {
                 known.cells.retain(|_, cell| Arc::strong_count(cell) > 1);
+                known.epoch += 1;
                 if known.cells.len() >= MAX_KNOWN_TAGS {
                     return;
                 }
@@ -75,9 +76,16 @@ impl TagCells {
         }
     }
 
-    /// A notice, or the answer to one's own bump. Old notices lower nothing.
+    /// A notice, or the answer to one's own bump. Old notices lower nothing. Of a tag that is not known here nothing is
+    /// kept, but an answer that is on its way, and may say what the counter was before, is not believed.
     pub(super) fn moved(&self, tag: u64, counter: u64) {
         if let Some(cell) = self.read().cells.get(&tag) {
+            cell.0.fetch_max(counter, Ordering::AcqRel);
+            return;
+        }
+        let mut known = self.write();
+        known.epoch += 1;
+        if let Some(cell) = known.cells.get(&tag) {
             cell.0.fetch_max(counter, Ordering::AcqRel);
         }
     }
@@ -148,6 +156,17 @@ mod tests {
         assert!(!tied[0].is_current());
         cells.learn([stamp(1, 5)], asked);
         assert_eq!(cells.judge(&[stamp(1, 5)]), None, "an answer from before the gap");
+        cells.learn([stamp(1, 6)], cells.epoch());
+        assert_eq!(cells.judge(&[stamp(1, 5)]), Some(false));
+    }
+
+    #[test]
+    fn an_answer_that_a_notice_overtook_is_not_believed() {
+        let cells = TagCells::default();
+        let asked = cells.epoch();
+        cells.moved(1, 6);
+        cells.learn([stamp(1, 5)], asked);
+        assert_eq!(cells.judge(&[stamp(1, 5)]), None);
         cells.learn([stamp(1, 6)], cells.epoch());
         assert_eq!(cells.judge(&[stamp(1, 5)]), Some(false));
     }

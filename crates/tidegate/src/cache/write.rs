@@ -16,6 +16,7 @@ use tidegate_core::cache::{Op, Reply, RowVersion, TagStamp};
 
 use super::errors::CacheError;
 use super::loader::Loaded;
+use super::local::Kept;
 use super::space::Inner;
 
 impl<K, V> Inner<K, V>
@@ -92,15 +93,18 @@ where
             ttl_ms: made.header.stamp.hard.since(born).max(1),
             keep_floor_ms: self.knobs.keep_floor_ms,
         };
-        let at = self.hub.ticks.now();
+        let (at, generation) = (self.hub.ticks.now(), self.generation(bytes));
         match self.hub.store.write(&[(self.cache_key(bytes), op)]).await.pop() {
             Some(Ok(Reply::Held)) => {
-                self.forget(bytes);
-                let generation = self.generation(bytes);
-                let told = self.tell(&[self.invalidated(bytes)]).await;
                 let kept = self.kept(&made.header, made.value, made.weight, at, self.hub.store.store.now(), false);
-                self.keep(bytes, &kept, &stamps, generation);
-                told.map_err(CacheError::store)
+                let tags = if stamps.is_empty() { Some(None) } else { self.cells.tie(&stamps).map(Some) };
+                match (&self.local, tags) {
+                    (Some(local), Some(tags)) => local.replace(bytes, Kept { tags, ..kept }, generation),
+                    (Some(local), None) => local.forget(bytes),
+                    (None, _) => {}
+                }
+                self.flights.detach(bytes);
+                self.tell(&[self.invalidated(bytes)]).await.map_err(CacheError::store)
             }
             Some(Ok(Reply::Below(floor))) => Err(CacheError::Behind { floor, version }),
             Some(Err(error)) => {

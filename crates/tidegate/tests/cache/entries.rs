@@ -135,6 +135,8 @@ async fn stale_values_are_served_while_one_refresh_runs() {
         assert!(!read.stale && value(&read) == Some(2), "{read:?}");
     }
     assert_eq!(db.loads(), 2);
+    let asked = world.stores[0].count("refresh") + world.stores[1].count("refresh");
+    assert!(asked <= 12, "{asked}: who does not refresh does not ask again and again");
 }
 
 #[tokio::test(start_paused = true)]

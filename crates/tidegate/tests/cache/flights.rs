@@ -136,7 +136,7 @@ async fn case_24_nothing_is_kept_of_keys_that_are_done() {
             let db = db.clone();
             async move {
                 db.loads.fetch_add(1, Ordering::Relaxed);
-                if key % 2 == 0 { Ok(Loaded::value(key)) } else { Err(DbError("odd".to_owned())) }
+                if key.is_multiple_of(2) { Ok(Loaded::value(key)) } else { Err(DbError("odd".to_owned())) }
             }
         }
     };
@@ -328,4 +328,15 @@ async fn closing_answers_everyone_and_leaves_no_task() {
     assert!(matches!(cache.get(&5).await, Err(CacheError::Stopping)));
     assert_eq!(db.running.load(Ordering::SeqCst), 0, "no load is left");
     assert_eq!(cache.stats().flights, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_cache_serves_no_copies_that_nobody_looks_after() {
+    let (world, db) = (World::new(1), Database::new());
+    let cache = builder(&world, 0).loader(db.loader()).unwrap();
+    db.set(1, 1);
+    cache.get(&1).await.unwrap();
+    world.processes[0].close().await;
+    pause(1_000).await;
+    assert!(matches!(cache.get(&1).await, Err(CacheError::Stopping)));
 }

@@ -9,6 +9,8 @@
 //!
 //! Not here: 11 needs the outbox of a ledger; 34 and the frozen server of 51 need Redis, see `tidegate-redis`.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic, also in its helpers")]
+
 mod away;
 mod common;
 mod entries;

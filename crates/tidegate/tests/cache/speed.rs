@@ -36,6 +36,7 @@ fn measure(mut call: impl FnMut(usize)) -> (Duration, Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::print_stdout, reason = "what it measures")]
 #[ignore = "measures; says nothing in a debug build"]
 async fn speed_of_a_local_hit() {
     let store = Arc::new(EmbeddedCache::open(EmbeddedCacheOptions { max_bytes: 256 << 20 }).unwrap());
