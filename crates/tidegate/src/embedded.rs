@@ -89,6 +89,7 @@ impl Embedded {
             gate: Arc::new(EmbeddedGate::new()),
             deadlines: Arc::new(EmbeddedDeadlines::new()),
             bus: None,
+            cache: None,
             settings: self.settings,
         })
     }

@@ -6,7 +6,7 @@
 //! - [`Orders`]: place, pay, cancel, extend, fulfil, and the money around them.
 //! - [`Catalog`]: SKUs, their stock, its ledger.
 //! - [`Operations`]: events, readiness, the clock, reconciliation.
-//! - [`cache`] (feature `cache`): a typed cache in front of a database.
+//! - [`cache`] (feature `cache`): a typed cache in front of a database; [`Products`]: product pages through it.
 //! - `workers/`: group commit in front of the ledger, the probe batcher in front of its readers, due orders, the sweep, what
 //!   nodes tell each other and how they find what was lost on the way.
 //!
@@ -20,6 +20,8 @@ mod embedded;
 mod error;
 mod operations;
 mod orders;
+#[cfg(feature = "cache")]
+pub mod products;
 #[cfg(all(feature = "redis", any(feature = "mysql", feature = "postgres")))]
 mod redis;
 mod stores;
@@ -32,6 +34,8 @@ pub use embedded::Embedded;
 pub use error::{Error, Result};
 pub use operations::{NotCompared, Operations, Readiness, ReconcileReport};
 pub use orders::{Cancelled, Orders, Paid, Placed};
+#[cfg(feature = "cache")]
+pub use products::Products;
 pub use stores::Stores;
 pub use tidegate::{Options, Parts, Tidegate};
 

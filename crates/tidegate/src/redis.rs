@@ -1,4 +1,4 @@
-//! Deadline index and link between nodes on one connection to Redis or Valkey.
+//! Deadline index and link between nodes on one connection to Redis or Valkey; the caches' store on one of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,25 @@ pub(crate) struct Shared<'a> {
     pub(crate) authority: Option<&'a [u8]>,
 }
 
-/// The connection to a Redis that may be used. One that does not answer is no error: it is looked for until it does.
-pub(crate) async fn connect(shared: Shared<'_>) -> Result<Connector> {
+fn options(shared: &Shared<'_>) -> Result<RedisOptions> {
     let mut options = RedisOptions::parse(shared.url)?.name(shared.name)?.response_timeout(shared.response_timeout);
     if let Some(pem) = shared.authority {
         options = options.authority(pem);
     }
-    Connector::start(options).await
+    Ok(options)
+}
+
+/// The connection to a Redis that may be used. One that does not answer is no error: it is looked for until it does.
+pub(crate) async fn connect(shared: &Shared<'_>) -> Result<Connector> {
+    Connector::start(options(shared)?).await
+}
+
+/// Where cached entries lie, in the same Redis.
+#[cfg(feature = "cache")]
+pub(crate) async fn cache(shared: &Shared<'_>) -> Result<Arc<dyn tidegate_backend::CacheStore>> {
+    let store =
+        tidegate_redis::RedisCache::open(options(shared)?, tidegate_redis::RedisCacheOptions::default()).await?;
+    Ok(Arc::new(store))
 }
 
 /// Opens index and link of `ledger`. What is refused closes the connection.

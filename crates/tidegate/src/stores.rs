@@ -9,7 +9,7 @@ use std::time::Duration;
 #[cfg(all(not(feature = "redis"), any(feature = "mysql", feature = "postgres")))]
 use std::convert::Infallible as Connection;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-use tidegate_backend::{Bus, DeadlineQueue};
+use tidegate_backend::{Bus, CacheStore, DeadlineQueue};
 use tidegate_core::Settings;
 #[cfg(all(feature = "redis", any(feature = "mysql", feature = "postgres")))]
 use {crate::redis::Connector as Connection, tidegate_backend::Ledger as _};
@@ -316,6 +316,16 @@ impl Stores {
     #[cfg(any(feature = "mysql", feature = "postgres"))]
     async fn open_server(&self, url: &str) -> Result<Parts> {
         let shared = self.connect().await?;
+        let cache = match self.cache().await {
+            Ok(cache) => cache,
+            Err(e) => {
+                #[cfg(feature = "redis")]
+                if let Some(shared) = shared {
+                    shared.close().await;
+                }
+                return Err(e);
+            }
+        };
         let mut options = tidegate_sql::SqlOptions::new(url);
         options.settings = self.settings;
         options.manual_clock = self.manual_clock;
@@ -330,6 +340,7 @@ impl Stores {
                 if let Some(shared) = shared {
                     shared.close().await;
                 }
+                close(cache).await;
                 return Err(e.into());
             }
         };
@@ -342,13 +353,35 @@ impl Stores {
                 Err(e) => {
                     // It was only looked at; the refusal is what matters.
                     let _ = ledger.close().await;
+                    close(cache).await;
                     return Err(e.into());
                 }
             },
             #[cfg(not(feature = "redis"))]
             Some(never) => match never {},
         };
-        Ok(Parts { ledger, gate, deadlines, bus, settings: self.settings })
+        Ok(Parts { ledger, gate, deadlines, bus, cache, settings: self.settings })
+    }
+
+    /// How the nodes' Redis is used.
+    #[cfg(all(feature = "redis", any(feature = "mysql", feature = "postgres")))]
+    fn shared<'a>(&'a self, url: &'a str) -> crate::redis::Shared<'a> {
+        crate::redis::Shared {
+            url,
+            name: &self.name,
+            response_timeout: self.response_timeout,
+            authority: self.authority.as_deref(),
+        }
+    }
+
+    /// Where cached entries lie, where nodes share that.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    async fn cache(&self) -> Result<Option<Arc<dyn CacheStore>>> {
+        match &self.store {
+            #[cfg(all(feature = "redis", feature = "cache"))]
+            Store::Redis(url) => Ok(Some(crate::redis::cache(&self.shared(url)).await?)),
+            _ => Ok(None),
+        }
     }
 
     /// The connection to a store that nodes share, where there is one.
@@ -357,18 +390,18 @@ impl Stores {
         match &self.store {
             Store::Embedded => Ok(None),
             #[cfg(feature = "redis")]
-            Store::Redis(url) => {
-                let shared = crate::redis::Shared {
-                    url,
-                    name: &self.name,
-                    response_timeout: self.response_timeout,
-                    authority: self.authority.as_deref(),
-                };
-                Ok(Some(crate::redis::connect(shared).await?))
-            }
+            Store::Redis(url) => Ok(Some(crate::redis::connect(&self.shared(url)).await?)),
             #[cfg(not(feature = "redis"))]
             Store::Redis(_) => Err(unusable("this build has no Redis (feature redis)")),
         }
+    }
+}
+
+/// A store that nobody will use.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+async fn close(cache: Option<Arc<dyn CacheStore>>) {
+    if let Some(cache) = cache {
+        cache.close().await;
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_backend::{Bus, DeadlineQueue, Gate, Ledger};
+use tidegate_backend::{Bus, CacheStore, DeadlineQueue, Gate, Ledger};
 use tidegate_core::command::Place;
 use tidegate_core::{Command, Outcome, Settings};
 use tokio::sync::watch;
@@ -29,12 +29,15 @@ pub struct Parts {
     pub deadlines: Arc<dyn DeadlineQueue>,
     /// The link to the other nodes of this ledger, where there are others and a link.
     pub bus: Option<Arc<dyn Bus>>,
+    /// Where cached entries lie, shared with the other nodes; `None`: in this process. Without the feature `cache` it is
+    /// not used.
+    pub cache: Option<Arc<dyn CacheStore>>,
     /// The rules' settings; the ledger must have been opened with the same.
     pub settings: Settings,
 }
 
 /// How an instance runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
     /// Commands that may wait in front of the ledger; beyond it calls are refused as overloaded.
     pub queue_commands: usize,
@@ -42,11 +45,20 @@ pub struct Options {
     pub workers: bool,
     /// How long a claimed deadline belongs to its worker, milliseconds.
     pub lease_ms: i64,
+    /// How its caches run.
+    #[cfg(feature = "cache")]
+    pub cache: crate::products::CacheOptions,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { queue_commands: 8_192, workers: true, lease_ms: 5_000 }
+        Self {
+            queue_commands: 8_192,
+            workers: true,
+            lease_ms: 5_000,
+            #[cfg(feature = "cache")]
+            cache: crate::products::CacheOptions::default(),
+        }
     }
 }
 
@@ -65,6 +77,10 @@ pub(crate) struct Inner {
     pub(crate) probes: Probes,
     pub(crate) newest_event: watch::Sender<i64>,
     pub(crate) health: Health,
+    #[cfg(feature = "cache")]
+    caches: crate::cache::Caches,
+    #[cfg(feature = "cache")]
+    products: crate::products::Products,
     tasks: Tasks,
 }
 
@@ -76,13 +92,21 @@ impl Tidegate {
     /// # Errors
     /// [`Error::LedgerUnavailable`] when the ledger cannot be read.
     pub async fn start(parts: Parts, options: Options) -> Result<Self> {
-        let Parts { ledger, gate, deadlines, bus, settings } = parts;
+        let Parts { ledger, gate, deadlines, bus, cache, settings } = parts;
+        #[cfg(feature = "cache")]
+        let (caches, products) = start_caches(cache, &ledger, &gate, options.cache)?;
+        #[cfg(not(feature = "cache"))]
+        drop(cache);
         let inner = Arc::new(Inner {
             queue: GroupCommit::new(options.queue_commands),
             probes: Probes::new(options.queue_commands),
             newest_event: watch::Sender::new(0),
             health: Health::default(),
             tasks: Tasks::default(),
+            #[cfg(feature = "cache")]
+            caches,
+            #[cfg(feature = "cache")]
+            products,
             ledger,
             gate,
             deadlines,
@@ -113,6 +137,20 @@ impl Tidegate {
         Operations(Arc::clone(&self.0))
     }
 
+    /// Product pages, through the cache.
+    #[cfg(feature = "cache")]
+    #[must_use]
+    pub fn products(&self) -> crate::products::Products {
+        self.0.products.clone()
+    }
+
+    /// The caches of this instance: more can be made on the same store, under the same budget. They end with it.
+    #[cfg(feature = "cache")]
+    #[must_use]
+    pub fn caches(&self) -> crate::cache::Caches {
+        self.0.caches.clone()
+    }
+
     /// The rules' settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
@@ -140,6 +178,8 @@ impl Tidegate {
             if let Some(bus) = &self.0.bus {
                 let _ = tokio::time::timeout(STORE_CLOSES_WITHIN, bus.close()).await;
             }
+            #[cfg(feature = "cache")]
+            let _ = tokio::time::timeout(STORE_CLOSES_WITHIN, self.0.caches.close()).await;
             self.0.ledger.close().await
         });
         match ended.await {
@@ -149,7 +189,37 @@ impl Tidegate {
     }
 }
 
+/// The caches of an instance, and its product pages.
+#[cfg(feature = "cache")]
+fn start_caches(
+    store: Option<Arc<dyn CacheStore>>,
+    ledger: &Arc<dyn Ledger>,
+    gate: &Arc<dyn Gate>,
+    options: crate::products::CacheOptions,
+) -> Result<(crate::cache::Caches, crate::products::Products)> {
+    use crate::cache::{Caches, EmbeddedCache, EmbeddedCacheOptions};
+    let store = match store {
+        Some(store) => store,
+        None => Arc::new(EmbeddedCache::open(EmbeddedCacheOptions::default())?),
+    };
+    let mut builder = Caches::builder(store).local_bytes(options.local_bytes).load_budget(options.load_budget);
+    if let Some(rate) = options.load_rate {
+        builder = builder.load_rate(rate);
+    }
+    let caches = builder.start().map_err(|e| Error::Configuration(e.to_string()))?;
+    let products = crate::products::Products::start(&caches, Arc::clone(ledger), Arc::clone(gate), options.products)?;
+    Ok((caches, products))
+}
+
 impl Inner {
+    /// Hands on what a commit made old in caches. Without caches nobody here takes it.
+    pub(crate) fn made_old(&self, entries: Vec<tidegate_backend::OutboxEntry>) {
+        #[cfg(feature = "cache")]
+        self.products.made_old(entries);
+        #[cfg(not(feature = "cache"))]
+        drop(entries);
+    }
+
     /// Puts one command in front of the ledger and waits for its durable answer.
     pub(crate) async fn submit_one(&self, command: Command) -> Result<Outcome> {
         self.queue.submit(vec![command]).await?.pop().expect("one answer a command")

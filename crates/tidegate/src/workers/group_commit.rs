@@ -287,6 +287,7 @@ async fn decide(inner: &Inner, commands: Arc<[Command]>) -> Vec<Answer> {
 async fn apply(inner: &Inner, commit: Commit) -> Vec<Answer> {
     inner.gate.replace(&commit.copies, false);
     super::bus::tell(inner, &commit);
+    inner.made_old(commit.outbox);
     let mut due = Vec::new();
     let mut gone = Vec::new();
     for deadline in commit.deadlines {

@@ -42,6 +42,8 @@ pub(crate) async fn run(inner: Arc<Inner>) {
             if round % CHORES_EVERY == 0 {
                 flag_unmatched(&inner).await?;
                 prune(&inner).await?;
+                #[cfg(not(feature = "cache"))]
+                give_up_invalidations(&inner).await?;
             }
             if round % PARKED_EVERY == PARKED_EVERY - 1 {
                 retry_parked(&inner).await?;
@@ -72,6 +74,28 @@ async fn prune(inner: &Inner) -> Result<()> {
     while inner.ledger.prune(seconds(inner.settings.tombstone_seconds), seconds(REQUEST_KEY_SECONDS)).await? {
         tokio::task::yield_now().await;
     }
+    Ok(())
+}
+
+/// How long invalidations wait for a node that has caches, milliseconds.
+#[cfg(not(feature = "cache"))]
+const NO_CACHES_MS: i64 = 600_000;
+
+/// A build without caches hands no invalidation on. Nodes that have caches do within seconds; what none of them has taken
+/// for ten minutes is for nobody, and must not pile up.
+#[cfg(not(feature = "cache"))]
+async fn give_up_invalidations(inner: &Inner) -> Result<()> {
+    use tidegate_backend::outbox::{DELIVERED_KEPT, Deliver, MAX_OUTBOX_BATCH, OutboxEntry};
+    struct Nobody(Millis);
+    impl Deliver for Nobody {
+        fn deliver<'a>(&'a self, entries: &'a [OutboxEntry]) -> tidegate_backend::BoxFuture<'a, Vec<i64>> {
+            let old = entries.iter().filter(|entry| entry.committed_at < self.0).map(|entry| entry.id).collect();
+            Box::pin(std::future::ready(old))
+        }
+    }
+    let old = Nobody(tidegate_backend::clock::host_now().plus(-NO_CACHES_MS));
+    while inner.ledger.outbox().relay(MAX_OUTBOX_BATCH, &old).await?.delivered == MAX_OUTBOX_BATCH {}
+    while inner.ledger.outbox().prune(DELIVERED_KEPT).await? {}
     Ok(())
 }
 

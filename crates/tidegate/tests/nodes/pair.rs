@@ -40,6 +40,7 @@ pub async fn pair(manual_clock: bool, on_hand: i64, ends: [Option<Arc<dyn Bus>>;
             gate: Arc::clone(&gate) as _,
             deadlines: Arc::clone(&index) as _,
             bus,
+            cache: None,
             settings,
         };
         Node { tidegate: Tidegate::start(parts, Options::default()).await.expect("it starts"), gate }

@@ -1,0 +1,227 @@
+//! Product pages: the card of a SKU through the cache, and whether it can be had from the gate's copy.
+//!
+//! A change of a card makes its page old in the same commit: the ledger writes that into its outbox, the relay deletes the
+//! page. Stock changes touch no page: `in_stock` is joined at each read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tidegate_backend::{Gate, Ledger};
+use tidegate_core::cache::products::{NAMESPACE, key, version};
+use tidegate_core::{JsonObject, Money, Sku, SkuId};
+
+use crate::Error;
+use crate::cache::{Cache, CacheError, Caches, LoadContext, Loaded, Read, Relay, Ttl};
+
+/// Of [`Product`], as it is stored.
+const SCHEMA: u32 = 1;
+
+/// What a product page shows of a SKU's card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Product {
+    /// Shown name.
+    pub title: Option<String>,
+    /// Price of one unit.
+    pub price: Option<Money>,
+    /// Whatever the shop keeps with it.
+    #[serde(with = "as_text")]
+    pub attributes: Option<JsonObject>,
+    /// Takes no new orders.
+    pub archived: bool,
+}
+
+impl From<Sku> for Product {
+    fn from(sku: Sku) -> Self {
+        Self { title: sku.title, price: sku.price, attributes: sku.attributes, archived: sku.archived }
+    }
+}
+
+/// Attributes as the text they are kept as: their order and numbers stay.
+mod as_text {
+    use super::{Deserialize, Deserializer, JsonObject, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(object: &Option<JsonObject>, to: S) -> Result<S::Ok, S::Error> {
+        object.as_ref().map(JsonObject::as_str).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<JsonObject>, D::Error> {
+        Ok(Option::<String>::deserialize(from)?.map(|text| JsonObject::from_stored(&text)))
+    }
+}
+
+/// How product pages are cached. [`crate::cache::CacheBuilder`] says what each means.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct ProductOptions {
+    /// 60 s unless set.
+    pub fresh_for: Ttl,
+    /// 10 min unless set.
+    pub stale_for: Option<Ttl>,
+    /// 5 s unless set.
+    pub absent_for: Option<Ttl>,
+    /// 0.1 unless set.
+    pub jitter: f64,
+    /// 1.0 unless set.
+    pub early_refresh: f64,
+    /// 64 unless set.
+    pub load_budget: usize,
+    /// No bound unless set.
+    pub load_rate: Option<std::num::NonZeroU32>,
+    /// 10 s unless set; a tenth of it is the soft one.
+    pub load_timeout: Duration,
+    /// 256 KiB unless set.
+    pub max_value: usize,
+    /// 60 s unless set; `None`: no copies in process.
+    pub local_for: Option<Ttl>,
+}
+
+impl Default for ProductOptions {
+    fn default() -> Self {
+        Self {
+            fresh_for: Ttl::seconds::<60>(),
+            stale_for: Some(Ttl::seconds::<600>()),
+            absent_for: Some(Ttl::seconds::<5>()),
+            jitter: 0.1,
+            early_refresh: 1.0,
+            load_budget: 64,
+            load_rate: None,
+            load_timeout: Duration::from_secs(10),
+            max_value: 256 << 10,
+            local_for: Some(Ttl::seconds::<60>()),
+        }
+    }
+}
+
+/// How the caches of an instance run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct CacheOptions {
+    /// Bytes of all copies in process; 64 MiB unless set.
+    pub local_bytes: usize,
+    /// Loads at once in this process, all caches together; 64 unless set.
+    pub load_budget: usize,
+    /// Loads a second in this process; no bound unless set.
+    pub load_rate: Option<std::num::NonZeroU32>,
+    /// Of product pages.
+    pub products: ProductOptions,
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        Self {
+            local_bytes: crate::cache::DEFAULT_LOCAL_BYTES,
+            load_budget: crate::cache::DEFAULT_LOAD_BUDGET,
+            load_rate: None,
+            products: ProductOptions::default(),
+        }
+    }
+}
+
+/// A page as it was read.
+#[derive(Debug, Clone)]
+pub struct ProductPage {
+    /// The card, its age and where it came from; no value: there is no such SKU.
+    pub card: Read<Product>,
+    /// Whether a unit can be ordered.
+    pub in_stock: bool,
+}
+
+/// Product pages: a cheap handle.
+#[derive(Clone)]
+pub struct Products {
+    cache: Cache<SkuId, Product>,
+    gate: Arc<dyn Gate>,
+    ledger: Arc<dyn Ledger>,
+    relay: Relay,
+}
+
+/// Why the cache of pages cannot be made, as the library says it.
+fn unusable(e: CacheError) -> Error {
+    Error::Configuration(format!("the cache of product pages: {e}"))
+}
+
+impl Products {
+    /// The pages of a ledger's SKUs.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`]: the options contradict each other.
+    pub(crate) fn start(
+        caches: &Caches,
+        ledger: Arc<dyn Ledger>,
+        gate: Arc<dyn Gate>,
+        options: ProductOptions,
+    ) -> crate::Result<Self> {
+        let mut builder = caches
+            .cache::<SkuId, Product>(NAMESPACE)
+            .schema(SCHEMA)
+            .fresh_for(options.fresh_for)
+            .jitter(options.jitter)
+            .early_refresh(options.early_refresh)
+            .load_budget(options.load_budget)
+            .load_timeout(options.load_timeout / 10, options.load_timeout)
+            .max_value(options.max_value);
+        if let Some(ttl) = options.stale_for {
+            builder = builder.stale_for(ttl);
+        }
+        if let Some(ttl) = options.absent_for {
+            builder = builder.absent_for(ttl);
+        }
+        if let Some(rate) = options.load_rate {
+            builder = builder.load_rate(rate);
+        }
+        builder = match options.local_for {
+            Some(life) => builder.local_for(life),
+            None => builder.no_local(),
+        };
+        let from = Arc::clone(&ledger);
+        let cache = builder.loader(move |sku: SkuId, _: LoadContext| {
+            let from = Arc::clone(&from);
+            async move { Ok::<_, Error>(loaded(from.sku(sku).await?)) }
+        });
+        let relay = caches.relay(Arc::clone(&ledger));
+        Ok(Self { cache: cache.map_err(unusable)?, gate, ledger, relay })
+    }
+
+    /// The page of `sku`. `strong`: nothing that was changed before this call is missing in it; else for a second at most.
+    ///
+    /// # Errors
+    /// [`CacheError`]; a failure of the ledger is its `Load`, an [`Error`].
+    pub async fn get(&self, sku: &SkuId, strong: bool) -> Result<ProductPage, CacheError> {
+        let card = if strong { self.cache.read(sku).strong().await? } else { self.cache.get(sku).await? };
+        let in_stock = match &card.value {
+            Some(product) if !product.archived => self.is_in_stock(sku).await,
+            _ => false,
+        };
+        Ok(ProductPage { card, in_stock })
+    }
+
+    /// By the gate's copy; a SKU so new that the gate has not heard of it is looked up.
+    async fn is_in_stock(&self, sku: &SkuId) -> bool {
+        match self.gate.copy_of(sku) {
+            Some(copy) => !copy.archived && copy.available > 0,
+            None => matches!(self.ledger.sku(sku.clone()).await, Ok(Some(sku)) if sku.counts.available() > 0),
+        }
+    }
+
+    /// Waits until pages of this process show what was committed here about `sku`; false: not within `patience`, and then
+    /// they may be old until the store answers.
+    pub async fn settled(&self, sku: &SkuId, patience: Duration) -> bool {
+        self.relay.settled(NAMESPACE, key(sku).as_bytes(), patience).await
+    }
+
+    /// Hands on what a commit made old.
+    pub(crate) fn made_old(&self, entries: Vec<tidegate_backend::OutboxEntry>) {
+        self.relay.hand(entries);
+    }
+}
+
+fn loaded(sku: Option<Sku>) -> Loaded<Product> {
+    let Some(sku) = sku else { return Loaded::absent() };
+    let version = version(&sku);
+    let loaded = Loaded::value(Product::from(sku));
+    match version {
+        Some(version) => loaded.version(version),
+        None => loaded,
+    }
+}
