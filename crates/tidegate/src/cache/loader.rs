@@ -46,10 +46,17 @@ impl<V> Loaded<V> {
         Self { value: Some(value), version: None, cacheable: false }
     }
 
+    /// Not to be stored anywhere: only for those who wait for it.
+    #[must_use]
+    pub const fn uncached(mut self) -> Self {
+        self.cacheable = false;
+        self
+    }
+
     /// With the version of its row: what is older than a version known to be committed is not stored.
     #[must_use]
-    pub const fn version(mut self, version: RowVersion) -> Self {
-        self.version = Some(version);
+    pub fn version(mut self, version: impl Into<Option<RowVersion>>) -> Self {
+        self.version = version.into();
         self
     }
 }
