@@ -75,7 +75,12 @@ pub(super) async fn start(config: &Config, manual_clock: bool) -> Result<Tidegat
     let [ledger, _] = config.where_it_is();
     let opened = config.stores.clone().manual_clock(manual_clock).open().await;
     let parts = opened.map_err(|e| not_opened(&config.stores, &ledger, e))?;
-    let options = Options { queue_commands: config.queue_size, workers: config.workers, lease_ms: config.lease_ms };
+    let options = Options {
+        queue_commands: config.queue_size,
+        workers: config.workers,
+        lease_ms: config.lease_ms,
+        ..Options::default()
+    };
     Ok(Tidegate::start(parts, options).await?)
 }
 
@@ -198,7 +203,7 @@ mod tests {
         for (filter, directives) in [
             ("info", "info,redis=error"),
             ("info,tidegate_redis=debug", "info,tidegate_redis=debug,redis=error"),
-            ("warn, redis=info", "warn, redis=info"),
+            ("warn,redis=info", "warn,redis=info"),
             ("redis::cluster_handling=trace", "redis::cluster_handling=trace"),
         ] {
             assert_eq!(super::directives(filter), directives);

@@ -80,7 +80,7 @@ pub const KEYS: &[Key] = &[
     key("listen", Kind::Address, "127.0.0.1:8080", "", Some("--listen"), "address and port of the HTTP server; anything but loopback needs [[tokens]]"),
     key("ledger", Kind::Url, "sqlite:tidegate-data/ledger.db", "", Some("--ledger"), "the ledger: sqlite:PATH, relative to the working directory, or mysql://, mariadb://, postgres://, postgresql:// with user:password@host:port/database"),
     key("store", Kind::Url, "embedded", "", Some("--store"), "index of deadlines and link between nodes: embedded, in this process, or redis://, redis-sentinel://, redis-cluster:// (rediss.. for TLS)"),
-    key("log", Kind::LogFilter, "info", "", None, "what is logged on stderr: error, warn, info, debug, trace, or a tracing filter"),
+    key("log", Kind::LogFilter, "info", "", None, "what is logged on stderr: error, warn, info, debug, trace, or a tracing filter; of the Redis client only errors, unless the filter names it (`info,redis=info`)"),
     key("hold_seconds", Kind::Count(1, TEN_YEARS), "1800", "seconds", Some("--hold-seconds"), "how long an order that names no hold time waits for its payment"),
     key("max_hold_seconds", Kind::Count(1, TEN_YEARS), "86400", "seconds", None, "longest hold of an order, extensions included"),
     key("grace_seconds", Kind::Count(0, TEN_YEARS), "0", "seconds", Some("--grace-seconds"), "between the pay_by a buyer is shown and the instant the clock cancels"),

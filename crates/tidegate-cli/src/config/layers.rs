@@ -1,6 +1,6 @@
 //! The layers: file, environment, flags. The later wins; what nobody sets is the default.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use toml::Spanned;
@@ -16,6 +16,12 @@ pub struct Layers {
     values: BTreeMap<&'static str, Value>,
     /// `[[tokens]]`, with where they were written.
     pub tokens: Vec<Entry>,
+    /// Whether any layer names some, sound or not.
+    pub names_tokens: bool,
+    /// Settings with a fault of their own.
+    pub unsound: BTreeSet<&'static str>,
+    /// The file could not be read, or not as TOML.
+    pub is_unread: bool,
     /// What is wrong, one line each.
     pub faults: Vec<String>,
 }
@@ -36,6 +42,7 @@ impl Layers {
         let value = Value { raw, origin };
         if let Err(must) = value.check(key) {
             self.fault(&value.origin, format_args!("{} is {:?}, but it {must}", key.path, value.shown(key)));
+            self.unsound.insert(key.path);
         }
         self.values.insert(key.path, value);
     }
@@ -47,10 +54,13 @@ impl Layers {
                 let origin = Origin::Secret { path: path.to_owned(), by: Box::new(by) };
                 self.set(key, Raw::Text(text.trim_end().to_owned()), origin);
             }
-            Err(e) => self.fault(
-                &by,
-                format_args!("{}_file: cannot read {path}: {e}; check the path and its permissions", key.path),
-            ),
+            Err(e) => {
+                self.unsound.insert(key.path);
+                self.fault(
+                    &by,
+                    format_args!("{}_file: cannot read {path}: {e}; check the path and its permissions", key.path),
+                );
+            }
         }
     }
 
@@ -59,9 +69,12 @@ impl Layers {
         let name = path.display().to_string();
         match std::fs::read_to_string(path) {
             Ok(text) => self.read_toml(&name, &text),
-            Err(e) => self.faults.push(format!(
-                "{name}: cannot read the configuration file (--config): {e}; check the path and its permissions"
-            )),
+            Err(e) => {
+                self.is_unread = true;
+                self.faults.push(format!(
+                    "{name}: cannot read the configuration file (--config): {e}; check the path and its permissions"
+                ));
+            }
         }
     }
 
@@ -72,6 +85,7 @@ impl Layers {
         match DeTable::parse(text) {
             Ok(table) => self.read_table("", table.get_ref(), &place),
             Err(e) => {
+                self.is_unread = true;
                 let at = place(e.span().map_or(0, |span| span.start));
                 self.fault(&at, format_args!("this is not TOML: {}", e.message().trim_end()));
             }
@@ -84,7 +98,9 @@ impl Layers {
                 if prefix.is_empty() { name.get_ref().to_string() } else { format!("{prefix}.{}", name.get_ref()) };
             let origin = place(name.span().start);
             if path == "tokens" {
+                let before = self.faults.len();
                 self.tokens = tokens::from_toml(value, place, &mut self.faults);
+                self.names_tokens = !self.tokens.is_empty() || self.faults.len() > before;
             } else if let DeValue::Table(inner) = value.get_ref() {
                 self.enter(&path, inner, origin, place);
             } else {
@@ -125,6 +141,7 @@ impl Layers {
                 Err(_) => return self.fault(&origin, format_args!("{path} is a number too large for any setting")),
             },
             _ => {
+                self.unsound.insert(key.path);
                 let must = Value { raw: Raw::Bool(false), origin: origin.clone() }.check(key).err();
                 return self.fault(
                     &origin,
@@ -171,7 +188,11 @@ impl Layers {
                         self.set_from_file(key, text, origin);
                     }
                 }
-                _ if name == "TIDEGATE_TOKENS" => self.tokens = tokens::from_env(name, text, &mut self.faults),
+                _ if name == "TIDEGATE_TOKENS" => {
+                    let before = self.faults.len();
+                    self.tokens = tokens::from_env(name, text, &mut self.faults);
+                    self.names_tokens = !self.tokens.is_empty() || self.faults.len() > before;
+                }
                 _ => {
                     let names = known.iter().map(|(env, _)| env.as_str()).chain(["TIDEGATE_TOKENS"]);
                     self.unknown(&origin, "variable", keys::nearest(name, names));

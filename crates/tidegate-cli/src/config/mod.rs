@@ -106,7 +106,8 @@ impl Config {
     }
 
     fn read(mut layers: Layers) -> Result<Self> {
-        if !layers.faults.is_empty() {
+        if layers.is_unread {
+            // What it says is unknown, so that nothing can be said of what fits together.
             return Err(refused(&layers.faults));
         }
         let number = |path: &str| get(&layers, path).number().unwrap_or_default();
@@ -143,8 +144,15 @@ impl Config {
         let (queue_size, threads) = (count("queue_size"), Some(count("threads")).filter(|n| *n > 0));
         let workers = get(&layers, "workers").switch().unwrap_or(true);
 
-        let stores = stores_at(&text("ledger"), &text("store"));
-        let stores = stores.map_err(|(key, why)| format!("{}: {key}: {why}", get(&layers, key).origin));
+        // What was refused as it stands is told already; the rest is looked at all the same, so that nothing is told only later.
+        let (ledger, store) = (text("ledger"), text("store"));
+        let sound = |path: &str| !layers.unsound.contains(path);
+        let unusable: Vec<String> =
+            faults_of(Some(&*ledger).filter(|_| sound("ledger")), Some(&*store).filter(|_| sound("store")))
+                .into_iter()
+                .map(|(key, why)| format!("{}: {key}: {why}", get(&layers, key).origin))
+                .collect();
+        let stores = stores_at(&ledger, &store).ok();
         let stores = stores.map(|stores| {
             stores
                 .settings(settings)
@@ -168,15 +176,17 @@ impl Config {
             Some(pem) => stores.authority(pem),
             None => stores,
         });
+        layers.faults.extend(unusable);
         layers.faults.extend(unreadable);
-        if settings.hold_seconds > settings.max_hold_seconds {
+        let both = ["hold_seconds", "max_hold_seconds"].iter().all(|path| !layers.unsound.contains(path));
+        if both && settings.hold_seconds > settings.max_hold_seconds {
             let (hold, max) = (get(&layers, "hold_seconds").origin, get(&layers, "max_hold_seconds").origin);
             layers.faults.push(format!(
                 "hold_seconds ({}, from {hold}) is above max_hold_seconds ({}, from {max}); lower the one or raise the other",
                 settings.hold_seconds, settings.max_hold_seconds
             ));
         }
-        if layers.tokens.is_empty() && !listen.ip().is_loopback() {
+        if !layers.names_tokens && !listen.ip().is_loopback() {
             let origin = get(&layers, "listen").origin;
             layers.faults.push(format!(
                 "{origin}: listen is {listen}, which other machines can reach, and there are no [[tokens]]: anyone could change orders; \
@@ -184,14 +194,11 @@ impl Config {
             ));
         }
         match stores {
-            Ok(stores) if layers.faults.is_empty() => {
+            Some(stores) if layers.faults.is_empty() => {
                 let tokens = layers.tokens.clone();
                 Ok(Self { listen, stores, lease_ms, log, queue_size, workers, threads, limits, tokens, layers })
             }
-            stores => {
-                layers.faults.extend(stores.err());
-                Err(refused(&layers.faults))
-            }
+            _ => Err(refused(&layers.faults)),
         }
     }
 
@@ -230,13 +237,28 @@ fn refused(faults: &[String]) -> Failure {
     }
 }
 
+/// What is wrong with these URLs, one or both; whether they fit together is asked when each is one.
+fn faults_of(ledger: Option<&str>, store: Option<&str>) -> Vec<(&'static str, String)> {
+    let ledger_fault = ledger.and_then(|url| Some(told("ledger", url, &Stores::new(url).err()?)));
+    let store_fault = store.and_then(|url| Some(told("store", url, &Stores::check_store(url).err()?)));
+    match (ledger, store) {
+        (Some(ledger), Some(store)) if ledger_fault.is_none() && store_fault.is_none() => {
+            stores_at(ledger, store).err().into_iter().collect()
+        }
+        _ => ledger_fault.into_iter().chain(store_fault).collect(),
+    }
+}
+
+/// An error of a URL, which is shown without its password.
+fn told(key: &'static str, url: &str, e: &tidegate::Error) -> (&'static str, String) {
+    (key, format!("{}: {e}", value::without_password(url)))
+}
+
 /// The ledger and the store at these URLs.
 ///
 /// # Errors
 /// Which of the two cannot be used (`ledger`, `store`), its URL without a password, and what to do.
 pub fn stores_at(ledger: &str, store: &str) -> std::result::Result<Stores, (&'static str, String)> {
-    let told =
-        |key: &'static str, url: &str, e: &tidegate::Error| (key, format!("{}: {e}", value::without_password(url)));
     let stores = Stores::new(ledger).map_err(|e| told("ledger", ledger, &e))?;
     stores.store(store).map_err(|e| told("store", store, &e))
 }
@@ -293,6 +315,37 @@ mod tests {
             (on(|a| a.config = Some("/nonexistent.toml".into())), "cannot read the configuration file"),
         ] {
             assert!(refusal.contains(want), "{refusal:?} lacks {want:?}");
+        }
+    }
+
+    #[test]
+    fn every_fault_is_told_at_once() {
+        let args = ConfigArgs {
+            ledger: Some("oracle://u:pw@h/d".into()),
+            store: Some("memcached://h".into()),
+            hold_seconds: Some("90000".into()),
+            grace_seconds: Some("soon".into()),
+            listen: Some("0.0.0.0:80".into()),
+            ..ConfigArgs::default()
+        };
+        let told = load(args).unwrap_err().to_string();
+        let lines: Vec<&str> = told.lines().skip(1).collect();
+        for want in [
+            "--grace-seconds",
+            "--ledger: ledger: oracle",
+            "--store: store: memcached",
+            "max_hold_seconds",
+            "[[tokens]]",
+        ] {
+            assert_eq!(lines.iter().filter(|line| line.contains(want)).count(), 1, "{want}: {told}");
+        }
+        assert_eq!(lines.len(), 5, "{told}");
+        assert!(!told.contains("SQLite"), "{told}");
+        for (ledger, store) in [("", "embedded"), ("sqlite:", ""), ("sqlite:x", "nonsense")] {
+            let args = ConfigArgs { ledger: Some(ledger.into()), store: Some(store.into()), ..ConfigArgs::default() };
+            let told = load(args).unwrap_err().to_string();
+            let count = |key: &str| told.matches(key).count();
+            assert!(count("--ledger: ") <= 1 && count("--store: ") <= 1, "{told}");
         }
     }
 
