@@ -313,3 +313,22 @@ fn an_idle_node_of_postgres_and_sentinels_stops_at_once() {
     let (postgres, sentinel) = (Postgres::start(), Sentinel::start(Engine::Redis));
     an_idle_node_stops_at_once(&postgres.database(), &sentinel.url());
 }
+
+#[test]
+fn a_comparison_that_could_not_be_made_is_no_success() {
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    let (ledger, store) = (postgres.database(), redis.url());
+    let dir = folder();
+    let serve = Serve::start(dir.path(), &["--ledger", &ledger, "--store", &store]);
+    assert_eq!(serve.call("PUT", "/v1/skus/mug", None, Some(&json!({ "on_hand": 5 }))).0, 201);
+    assert_eq!(serve.stop(Signal::TERM).0, Some(0));
+    let reconcile = ["reconcile", "--ledger", &ledger, "--store", &store];
+    let whole = run(&reconcile).expect(0, &[]).out;
+    assert!(whole.contains("I9, which is the comparison just made"), "{whole}");
+    redis.tell(&["SET", "{tg:shop:d3}:due", "x"]);
+    let in_part = run(&reconcile).expect(1, &["not all of it", "{tg:shop:d3}:due", "WRONGTYPE"]).out;
+    assert!(!in_part.contains("just made") && in_part.contains("could not be compared"), "{in_part}");
+    redis.kill();
+    let none = run(&reconcile).expect(3, &["the deadline index was not compared", "Redis cannot be reached"]).out;
+    assert!(!none.contains("just made") && none.contains("could not be compared"), "{none}");
+}
