@@ -8,6 +8,8 @@ use crate::server::Server;
 use crate::shop::{Shop, at};
 
 const BUYERS: usize = 8;
+/// How long orders are held, and a moment.
+const HOLD: Duration = Duration::from_millis(1_200);
 /// Between two orders of a buyer.
 const PACE: Duration = Duration::from_millis(40);
 const RECOVERY: Duration = Duration::from_secs(10);
@@ -52,6 +54,8 @@ fn lateness(shop: &Shop, ids: &[String]) -> Vec<i64> {
 
 /// Orders of a time in which a part failed: on time, and told of in few words.
 fn assert_on_time(shop: &Shop, ids: &[String]) {
+    // The last of them must be due, too.
+    std::thread::sleep(HOLD);
     shop.settle();
     let late = lateness(shop, ids);
     let at_share = |percent: usize| late[(late.len() - 1) * percent / 100];
