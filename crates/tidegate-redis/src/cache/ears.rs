@@ -383,7 +383,7 @@ mod tests {
         let notice = CacheNotice::Cleared { namespace: "n".into() };
         send(0, &[]).await;
         send(1, std::slice::from_ref(&notice)).await;
-        assert_eq!(ears.next(&proven).await, [notice.clone()]);
+        assert_eq!(ears.next(&proven).await, std::slice::from_ref(&notice));
         assert_eq!(proven.silence(), Duration::MAX, "it was given, but may not have been acted on");
         send(0, std::slice::from_ref(&notice)).await;
         assert_eq!(ears.next(&proven).await, [notice]);
