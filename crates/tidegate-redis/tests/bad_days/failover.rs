@@ -7,7 +7,7 @@ use tidegate_backend::clock::host_now;
 use tidegate_backend::{DeadlineQueue, IndexState};
 use tidegate_conformance::servers::{Cluster, Engine, Proxy, Redis, Sentinel};
 use tidegate_core::{Millis, OrderNo};
-use tidegate_redis::RedisDeadlines;
+use tidegate_redis::{Connector, RedisDeadlines, RedisOptions};
 
 use crate::common::shop::Shop;
 use crate::common::{open_whole, until};
@@ -81,6 +81,30 @@ async fn sentinels_change_the_master_without_a_fault() {
     })
     .await;
     assert_eq!(servers.master_port(), Some(servers.servers[1].port()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_outlive_their_sentinels() {
+    let (mut servers, q) = sentinel().await;
+    let url = servers.url();
+    let stranger = url.replace("/shop", "/nobody");
+    assert_ne!(stranger, url);
+    let trouble = async |url: &str| {
+        let started = Connector::start(RedisOptions::parse(url).unwrap()).await;
+        started.expect("it is looked for until it is there").trouble().expect("it is not there")
+    };
+    let told = trouble(&stranger).await;
+    assert!(told.contains("does not know the service"), "{told}");
+    servers.kill_sentinels();
+    let mut shop = Shop::default();
+    shop.run(&q);
+    for order in 0..100 {
+        shop.place(&q, order, 100 + order * 30).await;
+    }
+    let latest = shop.all_done(10 * SECOND).await;
+    assert!(latest < 1_000 && q.state() == IndexState::Whole, "{latest} ms late, {:?}", q.state());
+    let told = trouble(&url).await;
+    assert!(told.contains("Redis cannot be reached"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -57,6 +57,11 @@ impl Sentinel {
         answers.filter_map(|lines| lines.lines().nth(1)?.parse().ok()).next()
     }
 
+    /// kill -9 of every sentinel; master and replica live on.
+    pub fn kill_sentinels(&mut self) {
+        self.sentinels.clear();
+    }
+
     /// Has the sentinels make the replica the master, without a fault of the old one.
     ///
     /// # Panics
