@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use tidegate::{Catalog, Operations, Orders, Tidegate};
+use tidegate::{Catalog, Operations, Orders, Products, Tidegate};
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::Tokens;
@@ -18,6 +18,7 @@ pub(crate) struct App {
     pub(crate) orders: Orders,
     pub(crate) catalog: Catalog,
     pub(crate) operations: Operations,
+    pub(crate) products: Products,
     pub(crate) tokens: Tokens,
     pub(crate) limits: Limits,
     pub(crate) manual_clock: bool,
@@ -44,6 +45,7 @@ impl App {
             orders: tidegate.orders(),
             catalog: tidegate.catalog(),
             operations: tidegate.operations(),
+            products: tidegate.products(),
             tidegate,
             tokens: Tokens::new(config.tokens),
             manual_clock: config.manual_clock,

@@ -2,6 +2,9 @@
 //!
 //! A change of a card makes its page old in the same commit: the ledger writes that into its outbox, the relay deletes the
 //! page. Stock changes touch no page: `in_stock` is joined at each read.
+//!
+//! Nodes that write one ledger and share no store could not tell each other: their pages are not cached, only loaded once
+//! for all who ask at the same time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,7 +136,8 @@ pub struct Products {
     cache: Cache<SkuId, Product>,
     gate: Arc<dyn Gate>,
     ledger: Arc<dyn Ledger>,
-    relay: Relay,
+    /// `None`: nothing is cached.
+    relay: Option<Relay>,
 }
 
 /// Why the cache of pages cannot be made, as the library says it.
@@ -142,7 +146,7 @@ fn unusable(e: CacheError) -> Error {
 }
 
 impl Products {
-    /// The pages of a ledger's SKUs.
+    /// The pages of a ledger's SKUs. `hears`: whether all that changes them is told to these caches.
     ///
     /// # Errors
     /// [`Error::Configuration`]: the options contradict each other.
@@ -151,6 +155,7 @@ impl Products {
         ledger: Arc<dyn Ledger>,
         gate: Arc<dyn Gate>,
         options: ProductOptions,
+        hears: bool,
     ) -> crate::Result<Self> {
         let mut builder = caches
             .cache::<SkuId, Product>(NAMESPACE)
@@ -171,15 +176,15 @@ impl Products {
             builder = builder.load_rate(rate);
         }
         builder = match options.local_for {
-            Some(life) => builder.local_for(life),
-            None => builder.no_local(),
+            Some(life) if hears => builder.local_for(life),
+            _ => builder.no_local(),
         };
         let from = Arc::clone(&ledger);
         let cache = builder.loader(move |sku: SkuId, _: LoadContext| {
             let from = Arc::clone(&from);
-            async move { Ok::<_, Error>(loaded(from.sku(sku).await?)) }
+            async move { Ok::<_, Error>(loaded(from.sku(sku).await?, hears)) }
         });
-        let relay = caches.relay(Arc::clone(&ledger));
+        let relay = hears.then(|| caches.relay(Arc::clone(&ledger)));
         Ok(Self { cache: cache.map_err(unusable)?, gate, ledger, relay })
     }
 
@@ -207,19 +212,30 @@ impl Products {
     /// Waits until pages of this process show what was committed here about `sku`; false: not within `patience`, and then
     /// they may be old until the store answers.
     pub async fn settled(&self, sku: &SkuId, patience: Duration) -> bool {
-        self.relay.settled(NAMESPACE, key(sku).as_bytes(), patience).await
+        match &self.relay {
+            Some(relay) => relay.settled(NAMESPACE, key(sku).as_bytes(), patience).await,
+            None => true,
+        }
+    }
+
+    /// Whether this instance takes invalidations from the ledger's outbox.
+    pub(crate) fn takes_invalidations(&self) -> bool {
+        self.relay.is_some()
     }
 
     /// Hands on what a commit made old.
     pub(crate) fn made_old(&self, entries: Vec<tidegate_backend::OutboxEntry>) {
-        self.relay.hand(entries);
+        if let Some(relay) = &self.relay {
+            relay.hand(entries);
+        }
     }
 }
 
-fn loaded(sku: Option<Sku>) -> Loaded<Product> {
-    let Some(sku) = sku else { return Loaded::absent() };
+fn loaded(sku: Option<Sku>, cached: bool) -> Loaded<Product> {
+    let Some(sku) = sku else { return if cached { Loaded::absent() } else { Loaded::absent().uncached() } };
     let version = version(&sku);
-    let loaded = Loaded::value(Product::from(sku));
+    let product = Product::from(sku);
+    let loaded = if cached { Loaded::value(product) } else { Loaded::uncacheable(product) };
     match version {
         Some(version) => loaded.version(version),
         None => loaded,

@@ -202,12 +202,15 @@ fn start_caches(
         Some(store) => store,
         None => Arc::new(EmbeddedCache::open(EmbeddedCacheOptions::default())?),
     };
+    // Else a node could not hear what another has changed.
+    let hears = ledger.capabilities().sole_writer || store.capabilities().shared;
     let mut builder = Caches::builder(store).local_bytes(options.local_bytes).load_budget(options.load_budget);
     if let Some(rate) = options.load_rate {
         builder = builder.load_rate(rate);
     }
     let caches = builder.start().map_err(|e| Error::Configuration(e.to_string()))?;
-    let products = crate::products::Products::start(&caches, Arc::clone(ledger), Arc::clone(gate), options.products)?;
+    let products =
+        crate::products::Products::start(&caches, Arc::clone(ledger), Arc::clone(gate), options.products, hears)?;
     Ok((caches, products))
 }
 
@@ -218,6 +221,14 @@ impl Inner {
         self.products.made_old(entries);
         #[cfg(not(feature = "cache"))]
         drop(entries);
+    }
+
+    /// Whether this instance takes invalidations from the ledger's outbox.
+    pub(crate) fn takes_invalidations(&self) -> bool {
+        #[cfg(feature = "cache")]
+        return self.products.takes_invalidations();
+        #[cfg(not(feature = "cache"))]
+        false
     }
 
     /// Puts one command in front of the ledger and waits for its durable answer.

@@ -257,6 +257,7 @@ fn response(answer: &AnswerDoc, schemas: &mut Schemas) -> Response {
             "ETag" => "The version, in double quotes.",
             "Idempotent-Replayed" => "`true`: this repeats an earlier answer.",
             "X-Cache" => "Where the answer comes from: `hit-local`, `hit`, `miss`, `stale` or `negative`.",
+            "X-Cache-Invalidation" => "`pending`: product pages may show what was before until the store answers.",
             _ => "Whole seconds since the answer was loaded.",
         };
         response =

@@ -1,6 +1,9 @@
 //! What becomes of the library's errors.
 
+use std::time::Duration;
+
 use tidegate::Error;
+use tidegate::cache::CacheError;
 use tidegate::core::{FieldError, Refusal, RefusalCode};
 
 use super::catalogue as c;
@@ -43,6 +46,34 @@ impl From<Error> for Problem {
             }
         }
     }
+}
+
+impl From<CacheError> for Problem {
+    fn from(e: CacheError) -> Self {
+        if let Some(e) = e.loader_error::<Error>() {
+            return e.clone().into();
+        }
+        match e {
+            CacheError::Overloaded { retry_after } => {
+                let detail = "More loads wait than the database is asked for; send this request again in a moment.";
+                Problem::new(&c::OVERLOADED, detail).retry_after(seconds(retry_after))
+            }
+            CacheError::Stopping => stopping(),
+            // Another process' failure comes as its words; a load that lags or takes too long is the ledger's, too.
+            CacheError::Load(_) | CacheError::Timeout | CacheError::Behind { .. } => {
+                Error::LedgerUnavailable(e.to_string()).into()
+            }
+            other => {
+                tracing::error!(error = %other, "the cache answered with an error no request should meet");
+                Problem::of(&c::INTERNAL)
+            }
+        }
+    }
+}
+
+/// Whole seconds, at least one.
+fn seconds(pause: Duration) -> u32 {
+    u32::try_from(pause.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX).max(1)
 }
 
 /// The server is going away.

@@ -11,7 +11,7 @@ pub(crate) mod page;
 use std::borrow::Cow;
 
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 use serde::Serialize;
 use tidegate::core::{FieldError, OrderId, SkuId};
 use utoipa::ToSchema;
@@ -40,6 +40,7 @@ struct Parts {
     reasons: Option<Vec<String>>,
     retry_after: Option<u32>,
     allow: Option<HeaderValue>,
+    header: Option<(HeaderName, HeaderValue)>,
 }
 
 /// A problem document of RFC 9457.
@@ -127,6 +128,7 @@ impl Problem {
             reasons: None,
             retry_after: None,
             allow: None,
+            header: None,
         }))
     }
 
@@ -156,6 +158,12 @@ impl Problem {
     /// The same, with the methods the address knows.
     pub(crate) fn allow(mut self, methods: HeaderValue) -> Self {
         self.0.allow = Some(methods);
+        self
+    }
+
+    /// The same, with a header of the route's own.
+    pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.header = Some((name, value));
         self
     }
 
@@ -215,6 +223,9 @@ impl Problem {
         }
         if let Some(methods) = self.0.allow {
             headers.insert(ALLOW, methods);
+        }
+        if let Some((name, value)) = self.0.header {
+            headers.insert(name, value);
         }
         if self.0.kind.status == 401 {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"tidegate\""));

@@ -1,6 +1,8 @@
 //! SKUs: cards, counts, adjustments, the stock ledger.
 
-use http::StatusCode;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, StatusCode};
 use tidegate::core::command::{Adjust, PutSku};
 use tidegate::core::request::{attributes, check_adjust, check_put};
 use tidegate::core::{Currency, Money, Patch, Settings, Sku, SkuId, SkuPatch};
@@ -25,6 +27,26 @@ fn shown(status: StatusCode, sku: &Sku) -> Answer {
     Ok(reply::etag(reply::json(status, &SkuShape::new(sku)), sku.version))
 }
 
+/// Says on an answer that pages may be old yet.
+const X_CACHE_INVALIDATION: HeaderName = HeaderName::from_static("x-cache-invalidation");
+/// How long an answer waits until this server's pages show what it changed.
+const SETTLES_WITHIN: Duration = Duration::from_millis(100);
+
+/// `answer`, once this server's product pages show what was changed; if that takes longer the answer says so.
+async fn settled<'a>(call: &Call, changed: impl Iterator<Item = &'a SkuId>, answer: Answer) -> Answer {
+    let mut response = answer?;
+    let settling = async {
+        for sku in changed {
+            // The time limit around it decides.
+            call.app.products.settled(sku, 2 * SETTLES_WITHIN).await;
+        }
+    };
+    if tokio::time::timeout(SETTLES_WITHIN, settling).await.is_err() {
+        response.headers_mut().insert(X_CACHE_INVALIDATION, HeaderValue::from_static("pending"));
+    }
+    Ok(response)
+}
+
 async fn put(call: Call) -> Answer {
     let mut command = {
         let node = call.node()?;
@@ -41,7 +63,8 @@ async fn put(call: Call) -> Answer {
         IfMatch::Exists | IfMatch::Never => return Err(stale(command.sku)),
     }
     let (sku, created) = call.app.catalog.put(command).await?;
-    shown(if created { StatusCode::CREATED } else { StatusCode::OK }, &sku)
+    let answer = shown(if created { StatusCode::CREATED } else { StatusCode::OK }, &sku);
+    settled(&call, std::iter::once(&sku.id), answer).await
 }
 
 fn stale(sku: SkuId) -> Problem {
@@ -130,7 +153,8 @@ async fn put_many(call: Call) -> Answer {
         name: "sku",
         answer: answer.as_ref().map(|(sku, created)| (if *created { 201 } else { 200 }, SkuShape::new(sku))),
     });
-    Ok(page::batch(results.collect()))
+    let answer = Ok(page::batch(results.collect()));
+    settled(&call, answers.iter().flatten().map(|(sku, _)| &sku.id), answer).await
 }
 
 fn put_item(item: &Node<'_>, settings: &Settings) -> Result<PutSku, Problem> {
@@ -181,8 +205,8 @@ async fn changes(call: Call) -> Answer {
 
 async fn archive(call: Call) -> Answer {
     let Ok(id) = SkuId::parse(call.id()) else { return Err(problem::unknown_sku(call.id())) };
-    call.app.catalog.archive(id).await?;
-    Ok(reply::no_content())
+    let sku = call.app.catalog.archive(id).await?;
+    settled(&call, std::iter::once(&sku.id), Ok(reply::no_content())).await
 }
 
 const OPS: Access = Access::Needs(Role::Ops);
@@ -195,8 +219,8 @@ pub(super) static ROUTES: &[Route] = &[
         doc: "A field left out is unchanged, null clears it; an archived SKU is revived. `If-Match` is optional.",
         body: BodyRule::Json { shape: &PUT_SKU, max: MAX_BODY, optional: false },
         answers: &[
-            AnswerDoc::json(201, "Created.", |s| s.of::<SkuShape<'_>>()).with(&["ETag"]),
-            AnswerDoc::json(200, "Changed.", |s| s.of::<SkuShape<'_>>()).with(&["ETag"]),
+            AnswerDoc::json(201, "Created.", |s| s.of::<SkuShape<'_>>()).with(&["ETag", "X-Cache-Invalidation"]),
+            AnswerDoc::json(200, "Changed.", |s| s.of::<SkuShape<'_>>()).with(&["ETag", "X-Cache-Invalidation"]),
         ],
         problems: &[&c::STOCK_EXISTS, &c::STALE],
         ..Route::new(Verb::Put, "/v1/skus/{sku}", "putSku", OPS, run!(put))
@@ -206,7 +230,8 @@ pub(super) static ROUTES: &[Route] = &[
         summary: "Create or change up to 1,000 SKUs",
         doc: "Each stands alone; results come in the order of the request.",
         body: BodyRule::Json { shape: &PUT_SKU_BATCH, max: MAX_BATCH_BODY, optional: false },
-        answers: &[AnswerDoc::json(200, "One result a SKU.", |s| s.batch::<SkuShape<'_>>("SkuResults", "sku"))],
+        answers: &[AnswerDoc::json(200, "One result a SKU.", |s| s.batch::<SkuShape<'_>>("SkuResults", "sku"))
+            .with(&["X-Cache-Invalidation"])],
         ..Route::new(Verb::Post, "/v1/skus:batch", "putSkus", OPS, run!(put_many))
     },
     Route {
@@ -229,7 +254,7 @@ pub(super) static ROUTES: &[Route] = &[
         tag: "stock",
         summary: "Archive a SKU",
         doc: "No new orders; those that hold it live on.",
-        answers: &[AnswerDoc::nothing(204, "Archived, now or before.")],
+        answers: &[AnswerDoc::nothing(204, "Archived, now or before.").with(&["X-Cache-Invalidation"])],
         problems: &[&c::UNKNOWN_SKU],
         ..Route::new(Verb::Delete, "/v1/skus/{sku}", "archiveSku", OPS, run!(archive))
     },

@@ -1,7 +1,8 @@
 //! SKUs, their stock ledger and product pages on the wire.
 
 use serde::Serialize;
-use tidegate::core::{Sku, StockChange};
+use tidegate::core::{Sku, SkuId, StockChange};
+use tidegate::products::Product;
 use utoipa::ToSchema;
 
 use super::instant::Instant;
@@ -90,14 +91,14 @@ pub(crate) struct ProductShape<'a> {
 }
 
 impl<'a> ProductShape<'a> {
-    /// Borrows `sku`.
-    pub(crate) fn new(sku: &'a Sku) -> Self {
+    /// Borrows the card of `sku`.
+    pub(crate) fn new(sku: &'a SkuId, card: &'a Product, in_stock: bool) -> Self {
         Self {
-            sku: sku.id.as_str(),
-            title: sku.title.as_deref(),
-            price: sku.price.as_ref().map(MoneyShape::new),
-            attributes: sku.attributes.as_ref().map(Kept),
-            in_stock: !sku.archived && sku.counts.available() > 0,
+            sku: sku.as_str(),
+            title: card.title.as_deref(),
+            price: card.price.as_ref().map(MoneyShape::new),
+            attributes: card.attributes.as_ref().map(Kept),
+            in_stock,
         }
     }
 }

@@ -7,6 +7,7 @@ mod connections;
 mod events;
 mod orders;
 mod pages;
+mod products;
 mod reference;
 mod requests;
 mod stock;

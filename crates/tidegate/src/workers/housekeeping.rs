@@ -42,8 +42,9 @@ pub(crate) async fn run(inner: Arc<Inner>) {
             if round % CHORES_EVERY == 0 {
                 flag_unmatched(&inner).await?;
                 prune(&inner).await?;
-                #[cfg(not(feature = "cache"))]
-                give_up_invalidations(&inner).await?;
+                if !inner.takes_invalidations() {
+                    give_up_invalidations(&inner).await?;
+                }
             }
             if round % PARKED_EVERY == PARKED_EVERY - 1 {
                 retry_parked(&inner).await?;
@@ -78,12 +79,10 @@ async fn prune(inner: &Inner) -> Result<()> {
 }
 
 /// How long invalidations wait for a node that has caches, milliseconds.
-#[cfg(not(feature = "cache"))]
 const NO_CACHES_MS: i64 = 600_000;
 
-/// A build without caches hands no invalidation on. Nodes that have caches do within seconds; what none of them has taken
-/// for ten minutes is for nobody, and must not pile up.
-#[cfg(not(feature = "cache"))]
+/// A node without a shared cache hands no invalidation on. Nodes that have one do within seconds; what none of them has
+/// taken for ten minutes is for nobody, and must not pile up.
 async fn give_up_invalidations(inner: &Inner) -> Result<()> {
     use tidegate_backend::outbox::{DELIVERED_KEPT, Deliver, MAX_OUTBOX_BATCH, OutboxEntry};
     struct Nobody(Millis);

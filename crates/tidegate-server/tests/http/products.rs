@@ -1,0 +1,88 @@
+//! Product pages, through the cache.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::client::Api;
+
+#[tokio::test]
+async fn a_page_says_where_it_comes_from_and_shows_every_change_at_once() {
+    let api = Api::start().await;
+    let price =
+        |amount: i64| json!({"price": {"amount": amount, "currency": "EUR"}, "attributes": {"b": 1.50, "a": [2]}});
+    api.sku("mug", 1).await;
+    api.send("PUT", "/v1/skus/mug", price(100)).await;
+    let first = api.get("/v1/products/mug").await;
+    assert_eq!((first.status, first.header("x-cache"), first.header("age")), (200, "miss", "0"), "{first:?}");
+    assert_eq!(first.json()["price"]["amount"], 100);
+    let second = api.get("/v1/products/mug").await;
+    assert_eq!((second.header("x-cache"), second.body.as_slice()), ("hit-local", first.body.as_slice()));
+    assert_eq!(api.get("/v1/products/mug?read=strong").await.header("x-cache"), "hit");
+    for amount in 101..121 {
+        let changed = api.send("PUT", "/v1/skus/mug", price(amount)).await;
+        assert_eq!((changed.status, changed.header("x-cache-invalidation")), (200, ""), "{changed:?}");
+        let page = api.get("/v1/products/mug").await;
+        assert_eq!((&page.json()["price"]["amount"], page.header("x-cache")), (&json!(amount), "miss"));
+    }
+    // Stock is joined at the read, and makes nothing old.
+    assert_eq!(api.place("o", "mug", 1).await.status, 201);
+    let sold_out = api.get("/v1/products/mug").await;
+    assert_eq!((&sold_out.json()["in_stock"], sold_out.header("x-cache")), (&json!(false), "hit-local"));
+    assert_eq!(api.raw("DELETE", "/v1/skus/mug", &[], b"").await.status, 204);
+    assert_eq!(api.get("/v1/products/mug").await.header("x-cache"), "miss", "archiving changes the card");
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_remembered_until_it_does() {
+    let api = Api::start().await;
+    for from in ["miss", "negative", "negative"] {
+        let none = api.get("/v1/products/new").await;
+        assert_eq!((none.status, none.code().as_str(), none.header("x-cache")), (404, "unknown-sku", from), "{none:?}");
+    }
+    api.sku("new", 3).await;
+    let page = api.get("/v1/products/new").await;
+    assert_eq!((page.status, &page.json()["in_stock"]), (200, &json!(true)));
+    let batch = json!({"skus": [{"sku": "one", "on_hand": 1}, {"sku": "new", "title": "N"}]});
+    assert_eq!(api.get("/v1/products/one").await.status, 404);
+    assert_eq!(api.send("POST", "/v1/skus:batch", batch).await.status, 200);
+    assert_eq!(api.get("/v1/products/one").await.status, 200);
+    assert_eq!(api.get("/v1/products/new").await.json()["title"], "N");
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn the_way_to_read_is_checked() {
+    let api = Api::start().await;
+    api.sku("mug", 1).await;
+    assert_eq!(api.get("/v1/products/mug?read=bounded").await.status, 200);
+    for (query, pointer) in [("read=weak", "/read"), ("read=strong&read=strong", "/read"), ("fresh=1", "/fresh")] {
+        let refused = api.get(&format!("/v1/products/mug?{query}")).await;
+        assert_eq!((refused.status, refused.pointers()), (422, vec![pointer.to_owned()]), "{refused:?}");
+    }
+    assert_eq!(api.get("/v1/products/%00").await.code(), "unknown-sku");
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn reads_are_many_and_the_metrics_tell_them_apart() {
+    let api = Api::start().await;
+    api.sku("busy", 1).await;
+    for _ in 0..50 {
+        assert_eq!(api.get("/v1/products/busy").await.status, 200);
+    }
+    // Counters reach the recorder within a moment.
+    let wanted = "tidegate_cache_hits_total{namespace=\"products\",level=\"local\"}";
+    let begun = Instant::now();
+    loop {
+        let text = String::from_utf8(api.get("/metrics").await.body).expect("text");
+        let hits = text.lines().find_map(|line| line.strip_prefix(wanted)).and_then(|n| n.trim().parse::<u64>().ok());
+        if hits.is_some_and(|hits| hits >= 49) {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5), "{hits:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    api.stop().await;
+}
