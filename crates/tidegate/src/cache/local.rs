@@ -16,6 +16,9 @@ use super::tags::Tagged;
 /// What a copy weighs beside its key and payload: the map's and the copy's own bytes.
 const OVERHEAD: u64 = 288;
 const STRIPES: usize = 512;
+/// A shard of the map is at least so large, since no copy can be larger than its shard.
+const SHARD_BYTES: usize = 4 << 20;
+const MAX_SHARDS: usize = 64;
 
 /// A value or an absence as a process holds it. Instants are of the process' own clock ([`super::ticks`]).
 pub(super) struct Kept<V> {
@@ -158,6 +161,7 @@ impl<V> Local<V> {
         let options = OptionsBuilder::new()
             .estimated_items_capacity((bytes / 1_024).max(64))
             .weight_capacity(bytes as u64)
+            .shards((bytes / SHARD_BYTES).clamp(1, MAX_SHARDS))
             .build()
             .expect("both capacities are set");
         let copies = Cache::with_options(options, Weigh, hasher.clone(), DefaultLifecycle::default());

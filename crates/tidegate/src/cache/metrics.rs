@@ -1,46 +1,11 @@
-//! What a cache counts. A hit touches a counter of its thread's own stripe; upkeep hands the sums to the recorder, so
+//! What a cache counts. A hit touches a stripe of its thread's own; upkeep hands the sums to the recorder, so
 //! that metrics follow within a second.
 
-use std::cell::Cell;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use metrics::{Counter, Histogram, counter, histogram};
 
-const STRIPES: usize = 8;
-
-#[derive(Default)]
-#[repr(align(64))]
-struct Stripe(AtomicU64);
-
-/// A counter that threads do not fight for.
-#[derive(Default)]
-pub(super) struct Striped([Stripe; STRIPES]);
-
-#[inline]
-fn stripe() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static MINE: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    let mut mine = MINE.get();
-    if mine == usize::MAX {
-        mine = NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES;
-        MINE.set(mine);
-    }
-    mine
-}
-
-impl Striped {
-    #[inline]
-    pub(super) fn one(&self) {
-        self.0[stripe()].0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn sum(&self) -> u64 {
-        self.0.iter().map(|stripe| stripe.0.load(Ordering::Relaxed)).sum()
-    }
-}
+use super::striped::Striped;
 
 /// What a cache has done since it was built.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -41,6 +41,7 @@ mod metrics;
 mod read;
 mod relay;
 mod space;
+mod striped;
 mod tags;
 mod ticks;
 mod write;
