@@ -2,6 +2,7 @@
 //!
 //! - `races`: 1, 2, 4, 6, 7, 9, 12: loads against invalidations and puts.
 //! - `flights`: 16, 17, 19, 21, 22, 24, 26, 27, 29, 31: who loads, who waits, who goes away.
+//! - `counts`: what is counted, and by which name.
 //! - `crowds`: many callers of many processes at once.
 //! - `levels`: 14, 32, 36, 37: two levels, several processes, tags.
 //! - `entries`: 39, 41, 44, 46, 47, 49: lives, absences, garbage, keys, large values.
@@ -14,6 +15,7 @@
 
 mod away;
 mod common;
+mod counts;
 mod crowds;
 mod entries;
 mod flights;
