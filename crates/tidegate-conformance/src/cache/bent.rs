@@ -20,6 +20,10 @@ pub enum Bend {
     Fails(f64),
     /// Renewals are confirmed and not done: a lease ends before its load, unnoticed, as that of a process that was stopped.
     RenewsNothing,
+    /// One answer in five is late, by up to 12 ms: what it says may be over by then.
+    Slow,
+    /// Of every three answers of the bus one is lost, and said to be.
+    Gaps,
     /// What the process knows of the store's clock jumps by up to an hour, back and forth, several times a second.
     ClockSteps,
     /// Mutant: a fill whose lease is gone is written nevertheless (a blind SET).
@@ -57,7 +61,15 @@ impl Bent {
             return Err(fault());
         }
         let answer = call.await;
+        self.dawdle().await;
         if self.draws() { Err(fault()) } else { answer }
+    }
+
+    async fn dawdle(&self) {
+        if self.bend == Bend::Slow && rand::rng().random_range(0..5) == 0 {
+            let us = rand::rng().random_range(100..12_000);
+            tokio::time::sleep(Duration::from_micros(us)).await;
+        }
     }
 
     async fn apply_one(&self, operation: &(CacheKey, Op)) -> Result<Reply> {
@@ -68,6 +80,7 @@ impl Bent {
             return Ok(Reply::Held);
         }
         let reply = self.inner.apply(std::slice::from_ref(operation)).await.remove(0);
+        self.dawdle().await;
         let (key, op) = operation;
         if let (Ok(Reply::Lost), Op::Fill { bytes, ttl_ms, .. }) = (&reply, op) {
             let absence = bytes.first() == Some(&b'A');
@@ -139,6 +152,10 @@ impl CacheStore for Bent {
     fn heard(&self) -> BoxFuture<'_, Vec<CacheNotice>> {
         match self.bend {
             Bend::Deaf | Bend::DeafUnawares => Box::pin(std::future::pending()),
+            Bend::Gaps => Box::pin(async {
+                let heard = self.inner.heard().await;
+                if rand::rng().random_range(0..3) == 0 { vec![CacheNotice::Gap] } else { heard }
+            }),
             _ => self.inner.heard(),
         }
     }

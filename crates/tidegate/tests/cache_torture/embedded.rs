@@ -8,7 +8,7 @@ use tidegate::cache::{CacheKey, CacheStore, EmbeddedCache, EmbeddedCacheOptions}
 use tidegate_backend::BoxFuture;
 use tidegate_conformance::cache::Harness;
 use tidegate_conformance::cache::bent::Bend;
-use tidegate_conformance::cache::torture::{Settings, Tally, torture};
+use tidegate_conformance::cache::torture::{Mix, Settings, Tally, torture};
 
 use super::subject::{Built, start};
 use super::{MUTANT, is_caught, promises_are_kept, reads};
@@ -82,17 +82,33 @@ fn a_clock_that_jumps_makes_no_read_old() {
     assert!(tally.failed < tally.reads() / 2, "{tally:?}");
 }
 
+/// Processes that live long enough to hold a copy for longer than the bound.
+const LONG_LIVED: Settings = Settings { mix: Mix::OneByOne, time: Duration::from_secs(8), ..MUTANT };
+
+#[test]
+fn no_copy_is_older_than_the_bound() {
+    promises_are_kept(&run(LONG_LIVED));
+}
+
+#[test]
+fn late_answers_make_no_copy_older_than_the_bound() {
+    promises_are_kept(&run(Settings { bend: Some(Bend::Slow), ..LONG_LIVED }));
+}
+
+#[test]
+fn gaps_make_no_copy_older_than_the_bound() {
+    promises_are_kept(&run(Settings { bend: Some(Bend::Gaps), mix: Mix::Bounded, ..LONG_LIVED }));
+}
+
+#[test]
+fn late_answers_make_no_read_old() {
+    let settings = Settings { reads: 200_000, bend: Some(Bend::Slow), ..Settings::default() };
+    promises_are_kept(&run(settings));
+}
+
 #[test]
 fn a_deaf_process_keeps_to_the_bound() {
-    let settings = Settings {
-        reads: u64::MAX,
-        time: Duration::from_secs(6),
-        bend: Some(Bend::Deaf),
-        kill_every: None,
-        only_bounded: true,
-        ..Settings::default()
-    };
-    promises_are_kept(&run(settings));
+    promises_are_kept(&run(Settings { bend: Some(Bend::Deaf), ..LONG_LIVED }));
 }
 
 #[test]
@@ -107,7 +123,7 @@ fn mutant_an_absence_that_overwrites_is_caught() {
 
 #[test]
 fn mutant_a_bus_that_drops_everything_and_does_not_know_is_caught() {
-    let settings = Settings { bend: Some(Bend::DeafUnawares), only_bounded: true, ..MUTANT };
+    let settings = Settings { bend: Some(Bend::DeafUnawares), mix: Mix::Bounded, ..MUTANT };
     is_caught("a bus that drops everything", &run(settings));
 }
 

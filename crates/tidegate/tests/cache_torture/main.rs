@@ -15,7 +15,7 @@ mod subject;
 
 use std::time::Duration;
 
-use tidegate_conformance::cache::torture::{Settings, Tally};
+use tidegate_conformance::cache::torture::{Mix, Settings, Tally};
 
 /// A mutant must be caught within so many reads, or so long.
 const MUTANT: Settings = Settings {
@@ -24,7 +24,7 @@ const MUTANT: Settings = Settings {
     processes: 3,
     kill_every: None,
     bend: None,
-    only_bounded: false,
+    mix: Mix::All,
     disturb_every: None,
 };
 

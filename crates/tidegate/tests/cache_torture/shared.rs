@@ -8,7 +8,7 @@ use tidegate::cache::{CacheKey, CacheStore, RedisCache, RedisCacheOptions};
 use tidegate_backend::BoxFuture;
 use tidegate_conformance::cache::Harness;
 use tidegate_conformance::cache::bent::Bend;
-use tidegate_conformance::cache::torture::{Settings, torture};
+use tidegate_conformance::cache::torture::{Mix, Settings, torture};
 use tidegate_conformance::servers::{Cluster, Engine, Redis};
 use tidegate_core::cache::SCHEMA_SLOTS;
 use tidegate_redis::RedisOptions;
@@ -183,13 +183,8 @@ fn a_lease_that_ends_before_its_load_makes_no_read_old() {
 
 #[test]
 fn a_deaf_process_keeps_to_the_bound() {
-    let settings = Settings {
-        bend: Some(Bend::Deaf),
-        reads: u64::MAX,
-        time: Duration::from_secs(6),
-        only_bounded: true,
-        ..MUTANT
-    };
+    let settings =
+        Settings { bend: Some(Bend::Deaf), reads: u64::MAX, time: Duration::from_secs(6), mix: Mix::Bounded, ..MUTANT };
     promises_are_kept(&torture(&one, &start(Built::Plainly), settings));
 }
 

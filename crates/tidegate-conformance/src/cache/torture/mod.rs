@@ -17,7 +17,7 @@ use tidegate_backend::BoxFuture;
 use tidegate_backend::cache::CacheStore;
 
 pub use database::{Allowed, BOUND, Database, Kind, Loaded, Refused, is_deletion};
-pub use run::{Settings, Tally, torture};
+pub use run::{Mix, Settings, Tally, torture};
 
 /// What a read gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -32,6 +32,17 @@ const ENDING: Duration = Duration::from_secs(5);
 /// Foreign clients do not answer for ever either.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Which reads are made. A strong read, or one of many keys, may mend what a bounded one would have got wrong for long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mix {
+    /// Strong, forced, bounded, of many keys.
+    All,
+    /// Bounded, also of many keys.
+    Bounded,
+    /// Bounded, one by one.
+    OneByOne,
+}
+
 /// How much, and how hard.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
@@ -45,8 +56,8 @@ pub struct Settings {
     pub kill_every: Option<Duration>,
     /// What is wrong with their stores.
     pub bend: Option<Bend>,
-    /// Whether only bounded reads are made.
-    pub only_bounded: bool,
+    /// Which reads are made.
+    pub mix: Mix,
     /// [`Harness::disturb`] is called this often. Then there is no replica: a store that lost its floors cannot know that
     /// it lags.
     pub disturb_every: Option<Duration>,
@@ -60,7 +71,7 @@ impl Default for Settings {
             processes: 3,
             kill_every: Some(Duration::from_millis(150)),
             bend: None,
-            only_bounded: false,
+            mix: Mix::All,
             disturb_every: None,
         }
     }
@@ -210,6 +221,7 @@ impl World {
     }
 
     async fn read(self, cache: Arc<dyn Process>) {
+        let mix = self.settings.mix;
         while !self.counts.over.load(Ordering::Relaxed) {
             let (choice, hot, key) = {
                 let mut dice = rand::rng();
@@ -217,9 +229,10 @@ impl World {
                 (dice.random_range(0..1_000), hot, any_key(&mut dice, hot))
             };
             match choice {
-                0..500 if hot && !self.settings.only_bounded => self.read_one(&*cache, key, true).await,
+                0..500 if hot && mix == Mix::All => self.read_one(&*cache, key, true).await,
                 0..960 => self.read_one(&*cache, key, false).await,
-                960..965 if hot && !self.settings.only_bounded => self.force(&*cache, key).await,
+                960..965 if hot && mix == Mix::All => self.force(&*cache, key).await,
+                _ if mix == Mix::OneByOne => self.read_one(&*cache, key, false).await,
                 _ => self.read_several(&*cache).await,
             }
             if choice % 8 == 0 {
@@ -287,28 +300,39 @@ impl World {
         }
     }
 
-    /// A process' writer: commits, then invalidates through the cache in one of the ways that the key's kind allows.
+    /// A process' writer. Some writes come in bursts: a reader that the first sends to the database meets the second there.
     async fn write(self, cache: Arc<dyn Process>, hot: bool) {
         loop {
-            let (key, pause, way) = {
+            let (key, pause, clears, more) = {
                 let mut dice = rand::rng();
-                (any_key(&mut dice, hot), self.pause(&mut dice, hot), dice.random_range(0..3))
+                let clears = dice.random_range(0..CLEAR_EACH) == 0;
+                (any_key(&mut dice, hot), self.pause(&mut dice, hot), clears, dice.random_range(0..3))
             };
             tokio::time::sleep(pause).await;
-            if rand::rng().random_range(0..CLEAR_EACH) == 0 {
+            if clears {
                 self.write_all(&*cache).await;
-                continue;
             }
-            let version = self.database.commit(key);
-            let answer = match (Database::kind(key), way) {
-                (Kind::Tagged, 0..2) => cache.invalidate_tag(key).await,
-                (Kind::Versioned, 0..2) if !super::is_deletion(version) => cache.put(key, version).await,
-                (Kind::Versioned, _) => cache.invalidate(key, Some(version)).await,
-                _ => cache.invalidate(key, None).await,
-            };
-            if answer.is_ok() {
-                self.acknowledge(key, version);
+            self.write_one(&*cache, key).await;
+            for _ in 0..more {
+                let burst = Duration::from_micros(rand::rng().random_range(0..10_000));
+                tokio::time::sleep(burst).await;
+                self.write_one(&*cache, key).await;
             }
+        }
+    }
+
+    /// Commits, then invalidates through the cache in one of the ways that the key's kind allows.
+    async fn write_one(&self, cache: &dyn Process, key: u32) {
+        let version = self.database.commit(key);
+        let way = rand::rng().random_range(0..3);
+        let answer = match (Database::kind(key), way) {
+            (Kind::Tagged, 0..2) => cache.invalidate_tag(key).await,
+            (Kind::Versioned, 0..2) if !super::is_deletion(version) => cache.put(key, version).await,
+            (Kind::Versioned, _) => cache.invalidate(key, Some(version)).await,
+            _ => cache.invalidate(key, None).await,
+        };
+        if answer.is_ok() {
+            self.acknowledge(key, version);
         }
     }
 
@@ -369,7 +393,8 @@ impl World {
     /// Until a writer's next commit.
     fn pause(&self, dice: &mut impl Rng, hot: bool) -> Duration {
         let (keys, every) = if hot { (HOT, HOT_EVERY) } else { (COOL, COOL_EVERY) };
-        let mean = every * (self.settings.processes as u32 + 1) / keys;
+        // A write is two on average, and there is one writer more than processes.
+        let mean = 2 * every * (self.settings.processes as u32 + 1) / keys;
         Duration::from_micros(dice.random_range(0..=2 * mean.as_micros() as u64))
     }
 
