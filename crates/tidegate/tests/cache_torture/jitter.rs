@@ -64,7 +64,7 @@ async fn what_the_cache_stores_lives_no_longer_than_it_was_told() {
         .absent_for(Ttl::seconds::<10>())
         .jitter(LIFE.jitter)
         .loader(async |key: u32, _: LoadContext| {
-            Ok::<_, Infallible>(if key % 5 == 0 { Loaded::absent() } else { Loaded::value(key) })
+            Ok::<_, Infallible>(if key.is_multiple_of(5) { Loaded::absent() } else { Loaded::value(key) })
         })
         .unwrap();
     let mut lives = Vec::new();
