@@ -10,6 +10,7 @@ mod kill;
 mod network;
 mod nodes;
 mod nonsense;
+mod pages;
 mod parts;
 mod redis;
 mod server;

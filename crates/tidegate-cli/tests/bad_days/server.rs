@@ -164,9 +164,15 @@ pub fn signal(pid: u32, name: &str) {
 pub struct Reply {
     pub status: u16,
     pub json: Value,
+    headers: Vec<(String, String)>,
 }
 
 impl Reply {
+    /// A header's value, or the empty text.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value)
+    }
+
     pub fn code(&self) -> &str {
         self.json["code"].as_str().unwrap_or_default()
     }
@@ -194,7 +200,10 @@ impl Api {
         let mut response = answer.ok()?;
         let status = response.status().as_u16();
         let text = response.body_mut().read_to_string().ok()?;
-        Some(Reply { status, json: serde_json::from_str(&text).unwrap_or(Value::Null) })
+        let headers = response.headers().iter();
+        let headers =
+            headers.map(|(n, value)| (n.to_string(), value.to_str().unwrap_or_default().to_owned())).collect();
+        Some(Reply { status, json: serde_json::from_str(&text).unwrap_or(Value::Null), headers })
     }
 
     /// `None`: no whole answer came.

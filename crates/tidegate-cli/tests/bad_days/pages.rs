@@ -1,0 +1,82 @@
+//! Product pages on two nodes of one ledger and one Redis: a change is seen everywhere, whatever dies on the way.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tidegate_conformance::servers::{MariaDb, Postgres, Redis};
+
+use crate::server::Api;
+use crate::shop::Shop;
+
+fn set_price(api: &Api, amount: i64) -> String {
+    let put = api.put("/v1/skus/x", &json!({"price": {"amount": amount, "currency": "EUR"}})).expect("an answer");
+    assert_eq!(put.status, 200, "{put:?}");
+    put.header("x-cache-invalidation").to_owned()
+}
+
+/// The price that the page shows.
+fn price(api: &Api, query: &str) -> i64 {
+    let page = api.get(&format!("/v1/products/x{query}")).expect("an answer");
+    page.json["price"]["amount"].as_i64().unwrap_or_else(|| panic!("{page:?}"))
+}
+
+#[test]
+fn a_change_is_seen_at_once_on_its_node_and_within_a_second_on_the_others() {
+    let (mariadb, redis) = (MariaDb::start(), Redis::start());
+    let shop = Shop::open(mariadb.database(), redis.url(), 2);
+    let [a, b] = [0, 1].map(|node| shop.api(node).clone());
+    for amount in 1_000..1_040 {
+        let (writer, reader) = if amount % 2 == 0 { (&a, &b) } else { (&b, &a) };
+        price(reader, "");
+        assert_eq!(set_price(writer, amount), "", "the store answers");
+        let changed = Instant::now();
+        assert_eq!(price(writer, ""), amount);
+        assert_eq!(price(reader, "?read=strong"), amount);
+        while price(reader, "") != amount {
+            assert!(changed.elapsed() < Duration::from_millis(1_500), "{amount} is not seen");
+        }
+    }
+    let served = b.get("/v1/products/x").expect("an answer");
+    assert_eq!(served.header("x-cache"), "hit-local", "it is a cache all the same");
+}
+
+#[test]
+fn what_a_dead_node_could_not_delete_another_deletes() {
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    let mut shop = Shop::open(postgres.database(), redis.url(), 2);
+    let [a, b] = [0, 1].map(|node| shop.api(node).clone());
+    set_price(&a, 1);
+    b.wait("the first price", Duration::from_secs(2), |b| price(b, "") == 1);
+    redis.freeze();
+    assert_eq!(set_price(&a, 2), "pending", "committed, though the page cannot be deleted yet");
+    shop.nodes[0].child.kill().expect("it can be killed");
+    shop.nodes[0].child.wait().expect("it ends");
+    redis.thaw();
+    b.wait("the price of the dead", Duration::from_secs(10), |b| price(b, "") == 2);
+    assert_eq!(price(&b, "?read=strong"), 2);
+    shop.start_again(0);
+    assert_eq!(price(shop.api(0), "?read=strong"), 2);
+}
+
+#[test]
+fn pages_are_answered_while_redis_is_away() {
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    let shop = Shop::open(postgres.database(), redis.url(), 2);
+    let [a, b] = [0, 1].map(|node| shop.api(node).clone());
+    set_price(&a, 7);
+    assert_eq!((price(&a, ""), price(&b, "")), (7, 7));
+    redis.freeze();
+    let begun = Instant::now();
+    let mut longest = Duration::ZERO;
+    while begun.elapsed() < Duration::from_secs(4) {
+        let asked = Instant::now();
+        assert_eq!(price(&b, ""), 7);
+        longest = longest.max(asked.elapsed());
+    }
+    assert!(longest < Duration::from_millis(1_500), "{longest:?}");
+    set_price(&a, 8);
+    redis.thaw();
+    for api in [&a, &b] {
+        api.wait("the price set meanwhile", Duration::from_secs(10), |api| price(api, "") == 8);
+    }
+}
