@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod program {
-    include!("../examples/first_sale.rs");
+    include!("../examples/first_sale/program.rs");
 
     pub fn run() {
         main().unwrap();
@@ -18,7 +18,7 @@ fn program_of(text: &str) -> Vec<&str> {
 /// Alone in this binary: it changes the working directory.
 #[test]
 fn the_program_in_the_readme_runs_as_it_stands() {
-    let code = program_of(include_str!("../examples/first_sale.rs"));
+    let code = program_of(include_str!("../examples/first_sale/program.rs"));
     assert!(code.len() > 20, "{code:?}");
     assert_eq!(program_of(include_str!("../../../README.md")), code);
     assert_eq!(program_of(include_str!("../../../README.zh-CN.md")), code);

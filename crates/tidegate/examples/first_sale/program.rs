@@ -1,5 +1,3 @@
-// The README's program.
-
 use std::time::Duration;
 use tidegate::core::command::PutSku;
 use tidegate::core::request::{PayRequest, PlaceRequest};

@@ -1,0 +1,3 @@
+//! The README's program.
+
+include!("program.rs");
