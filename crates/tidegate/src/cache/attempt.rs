@@ -105,8 +105,10 @@ pub(super) struct Attempt<'a, K, V> {
     pub(super) notes: Notes,
     /// The tags' counters before it began; `None`: the store did not say, so nothing of it may be stored.
     pub(super) stamps: Option<Vec<TagStamp>>,
-    /// Its beginning.
+    /// Before its lease was asked for; without one, its beginning.
     pub(super) point: Point,
+    /// Its beginning, in the order of reads and loads.
+    pub(super) order: u64,
     pub(super) born: Millis,
     pub(super) took: Duration,
 }
@@ -159,9 +161,14 @@ where
     pub(super) fn landed(&self, made: Made<V>, answer: Option<(Point, Result<Reply, Down>)>) -> Landed<V> {
         let (inner, bytes) = (&self.leader.inner, &self.leader.bytes);
         let (proof, keeps) = match answer {
-            // Nothing is known of the key since the load began: as it was then.
+            // Nothing is known of the key since then: as it was.
             None | Some((_, Err(Down))) => (None, true),
             Some((point, Ok(Reply::Held))) => (Some(point), true),
+            Some((_, Ok(Reply::Below(floor)))) if made.header.version.is_some() => {
+                inner.metrics.counts.rejected_fills.one();
+                let version = made.header.version.unwrap_or(floor);
+                return Landed::failed(CacheError::Behind { floor, version });
+            }
             Some((_, Ok(_))) => {
                 inner.metrics.counts.rejected_fills.one();
                 (None, false)
@@ -172,10 +179,10 @@ where
         let point = proof.filter(|_| !tagged).unwrap_or(self.point);
         let kept = inner.kept(&made.header, made.value, made.weight, point.at, inner.hub.store.store.now(), false);
         if let (true, true, Some(stamps)) = (keeps, made.cacheable, &self.stamps) {
-            // What was heard of the key since the fill was sent forbids the copy; without one, since the load began.
+            // What was heard of the key since the fill was sent forbids the copy; without one, since the lease was asked for.
             inner.keep(bytes, &kept, stamps, proof.unwrap_or(self.point).generation);
         }
-        Landed { result: Outcome::Found(kept, false), as_of: point.order, began: self.point.order }
+        Landed { result: Outcome::Found(kept, false), as_of: point.order, began: self.order }
     }
 
     /// Shares the failure for a while, so that nobody queues up for another.

@@ -16,7 +16,7 @@ use super::chain;
 use super::errors::CacheError;
 use super::flight::{Landed, Landing, Ticket};
 use super::governor::{Permit, admit, admit_spare_within};
-use super::load::{Hint, Leader, Look, Want};
+use super::load::{Hint, Leader, Look, Point, Want};
 use super::loader::{LoadContext, Loaded};
 use super::read::{Asked, How, Read, Source, mark_began};
 use super::space::{Inner, Seen};
@@ -36,6 +36,8 @@ struct Member<K, V> {
 struct Granted<K, V> {
     member: Member<K, V>,
     holder: Option<Holder>,
+    /// Before the lease was asked for.
+    point: Point,
     stamps: Option<Vec<TagStamp>>,
 }
 
@@ -228,12 +230,15 @@ where
             let holder = Holder::Lease(*token);
             match reply {
                 Ok(Reply::Granted(Notes { floor: None, failures: 0 })) => {
-                    granted.push(Granted { member, holder: Some(holder), stamps: None });
+                    granted.push(Granted { member, holder: Some(holder), point, stamps: None });
                 }
-                Err(_) => granted.push(Granted { member, holder: None, stamps: None }),
+                Err(_) => {
+                    let point = member.leader.point();
+                    granted.push(Granted { member, holder: None, point, stamps: None });
+                }
                 Ok(Reply::Granted(notes)) => self.alone(member, move |leader| async move {
                     match admit(leader.inner.gates(), leader.inner.knobs.hard_timeout).await {
-                        Ok(permit) => leader.lead(permit, Some(holder), notes).await,
+                        Ok(permit) => leader.lead(permit, Some(holder), notes, point).await,
                         Err(retry_after) => Landed::failed(CacheError::Overloaded { retry_after }),
                     }
                 }),
@@ -266,10 +271,7 @@ where
             }
             return;
         }
-        let mut points: Vec<_> = granted.iter().map(|one| one.member.leader.point()).collect();
-        for (one, point) in granted.iter().zip(&mut points) {
-            point.order = mark_began(self, &one.member.leader.flight);
-        }
+        let orders: Vec<u64> = granted.iter().map(|one| mark_began(self, &one.member.leader.flight)).collect();
         let born = self.hub.store.store.now();
         let began = tokio::time::Instant::now();
         let loaded = self.load_many(&granted).await;
@@ -279,13 +281,14 @@ where
         drop(permit);
         let attempts: Vec<_> = granted
             .iter()
-            .zip(points)
-            .map(|(one, point)| Attempt {
+            .zip(orders)
+            .map(|(one, order)| Attempt {
                 leader: &one.member.leader,
                 holder: one.holder,
                 notes: Notes::default(),
                 stamps: one.stamps.clone(),
-                point,
+                point: one.point,
+                order,
                 born,
                 // A batch is cheaper by the key; refreshes go key by key, so the whole is what one may cost.
                 took,

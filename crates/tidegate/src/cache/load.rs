@@ -2,8 +2,11 @@
 //!
 //! Every result carries the point up to which it is proven right. What the store held at a moment was invalidated by
 //! nothing acknowledged before that moment; a fill that the store accepted, the same at its own moment, since an
-//! invalidation in between would have removed the lease. A load without such a proof (fill refused, store away) is right
-//! as of its beginning: the commit came before the invalidation, and the load saw it.
+//! invalidation in between would have removed the lease. A load whose fill was refused is right as of the moment before its
+//! lease was asked for: whatever was acknowledged by then was committed before the load, and the floor that came with the
+//! lease keeps a lagging replica from hiding it. Not as of its beginning: what was acknowledged after the lease was granted
+//! is in no floor that the loader was told. Without the store there is no floor, and a load is right as of its beginning if
+//! its source does not lag.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -227,7 +230,9 @@ where
         let lease = Op::Lease { token, for_ms: self.inner.knobs.lease_ms };
         let point = self.point();
         match self.inner.hub.store.apply(&self.cache_key, lease).await {
-            Ok(Reply::Granted(notes)) => Look::Landed(self.lead(permit, Some(Holder::Lease(token)), notes).await),
+            Ok(Reply::Granted(notes)) => {
+                Look::Landed(self.lead(permit, Some(Holder::Lease(token)), notes, point).await)
+            }
             Ok(Reply::Present(bytes)) => {
                 permit.unused();
                 self.judge(Some(&bytes), point).await
@@ -254,7 +259,7 @@ where
             Ok(Reply::Granted(notes)) => {
                 let holder = Holder::Lease(token);
                 match self.admitted(had).await {
-                    Ok(permit) => Look::Landed(self.lead(permit, Some(holder), notes).await),
+                    Ok(permit) => Look::Landed(self.lead(permit, Some(holder), notes, point).await),
                     Err(landed) => {
                         let _ = self.inner.hub.store.apply(&self.cache_key, Op::Release { holder }).await;
                         Look::Landed(landed)
@@ -275,9 +280,10 @@ where
         };
         let token = Inner::<K, V>::id();
         let refresh = Op::Refresh { fill, token, for_ms: self.inner.knobs.lease_ms };
+        let point = self.point();
         match self.inner.hub.store.apply(&self.cache_key, refresh).await {
             Ok(Reply::Granted(notes)) => {
-                Look::Landed(self.lead(permit, Some(Holder::Refresh { fill, token }), notes).await)
+                Look::Landed(self.lead(permit, Some(Holder::Refresh { fill, token }), notes, point).await)
             }
             // Others are at it.
             Ok(_) => {
@@ -295,9 +301,10 @@ where
     async fn refresh(&self, fill: EntryId, permit: Permit) -> Landed<V> {
         let token = Inner::<K, V>::id();
         let refresh = Op::Refresh { fill, token, for_ms: self.inner.knobs.lease_ms };
+        let point = self.point();
         match self.inner.hub.store.apply(&self.cache_key, refresh).await {
-            Ok(Reply::Granted(notes)) => self.lead(permit, Some(Holder::Refresh { fill, token }), notes).await,
-            Err(_) => self.lead(permit, None, Notes::default()).await,
+            Ok(Reply::Granted(notes)) => self.lead(permit, Some(Holder::Refresh { fill, token }), notes, point).await,
+            Err(_) => self.lead(permit, None, Notes::default(), self.point()).await,
             Ok(reply) => {
                 permit.unused();
                 if reply == Reply::Busy {
@@ -339,17 +346,18 @@ where
                 Some(fill) => Op::Refresh { fill, token, for_ms },
                 None => Op::Lease { token, for_ms },
             };
+            let point = self.point();
             let reply = self.inner.hub.store.apply(&self.cache_key, op).await;
             match (reply, fill) {
                 (Ok(Reply::Granted(notes)), Some(fill)) => {
-                    return self.lead(permit, Some(Holder::Refresh { fill, token }), notes).await;
+                    return self.lead(permit, Some(Holder::Refresh { fill, token }), notes, point).await;
                 }
                 // The fill compares the value, not the token: that another refreshes is no hindrance.
                 (Ok(Reply::Busy), Some(fill)) => {
-                    return self.lead(permit, Some(Holder::Refresh { fill, token }), Notes::default()).await;
+                    return self.lead(permit, Some(Holder::Refresh { fill, token }), Notes::default(), point).await;
                 }
                 (Ok(Reply::Granted(notes)), None) => {
-                    return self.lead(permit, Some(Holder::Lease(token)), notes).await;
+                    return self.lead(permit, Some(Holder::Lease(token)), notes, point).await;
                 }
                 (Ok(_), _) => permit.unused(),
                 (Err(_), _) => return self.without_store(Some(permit)).await,
@@ -362,13 +370,13 @@ where
     /// answered is never filled: it may be granted after the load has read.
     async fn without_store(&self, mut had: Option<Permit>) -> Landed<V> {
         match self.admitted(&mut had).await {
-            Ok(permit) => self.lead(permit, None, Notes::default()).await,
+            Ok(permit) => self.lead(permit, None, Notes::default(), self.point()).await,
             Err(landed) => landed,
         }
     }
 
-    /// Loads, and gives the result to the store if there is a holder.
-    pub(super) async fn lead(&self, permit: Permit, holder: Option<Holder>, notes: Notes) -> Landed<V> {
+    /// Loads, and gives the result to the store if there is a holder. `point`: before the lease or refresh was asked for.
+    pub(super) async fn lead(&self, permit: Permit, holder: Option<Holder>, notes: Notes, point: Point) -> Landed<V> {
         let hashes = match self.inner.tag_hashes(&self.key) {
             Ok(hashes) => hashes,
             Err(error) => return Landed::failed(error),
@@ -376,8 +384,7 @@ where
         // Before the load: whoever bumps a tag later makes this entry old.
         let stamps = self.inner.stamps(&hashes).await.ok();
         let store = &self.inner.hub.store;
-        let mut point = self.point();
-        point.order = mark_began(&self.inner, &self.flight);
+        let order = mark_began(&self.inner, &self.flight);
         let born = store.store.now();
         let began = tokio::time::Instant::now();
         let loaded = chain::within(
@@ -391,7 +398,7 @@ where
         self.inner.metrics.load_seconds.record(took.as_secs_f64());
         permit.took(took);
         drop(permit);
-        let attempt = Attempt { leader: self, holder, notes, stamps, point, born, took };
+        let attempt = Attempt { leader: self, holder, notes, stamps, point, order, born, took };
         match loaded {
             Ok(loaded) => attempt.settle(loaded).await,
             Err(error) => attempt.fail(error).await,

@@ -54,6 +54,8 @@ pub struct Faulty {
     pub hangs: Mutex<Duration>,
     /// Notices neither leave nor arrive, and the silence grows.
     pub deaf: Mutex<Option<Instant>>,
+    /// Counters of tags take so long.
+    pub slow_tags: Mutex<Duration>,
     /// Writes fail.
     pub readonly: AtomicBool,
     pub told: AtomicU64,
@@ -85,6 +87,7 @@ impl Faulty {
             down: AtomicBool::new(false),
             hangs: Mutex::new(Duration::ZERO),
             deaf: Mutex::new(None),
+            slow_tags: Mutex::new(Duration::ZERO),
             readonly: AtomicBool::new(false),
             told: AtomicU64::new(0),
             reads: AtomicU64::new(0),
@@ -154,6 +157,8 @@ impl CacheStore for Faulty {
     fn tags<'a>(&'a self, namespace: &'a str, tags: &'a [u64], keep: Duration) -> BoxFuture<'a, StoreResult<Vec<u64>>> {
         Box::pin(async move {
             self.up().await?;
+            let slow = *self.slow_tags.lock().unwrap();
+            tokio::time::sleep(slow).await;
             self.inner.tags(namespace, tags, keep).await
         })
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use tidegate::cache::*;
 
@@ -164,6 +165,29 @@ async fn case_09_a_lagging_replica_is_not_cached() {
     db.set(1, 7);
     assert_eq!(value(&reader.await.unwrap().unwrap()), Some(7));
     assert_eq!(value(&cache.get_if_cached(&1).await.unwrap().unwrap()), Some(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_09_a_floor_raised_between_a_grant_and_its_load_is_not_missed() {
+    let (world, db) = (World::new(2), Database::new());
+    let cache = builder(&world, 0).tags(|_| vec!["all".into()]).loader(db.loader()).unwrap();
+    let other = builder(&world, 1).loader(db.loader()).unwrap();
+    // What the replica has. The lease is granted at once, the load begins 100 ms later.
+    db.set(1, 1);
+    *world.stores[0].slow_tags.lock().unwrap() = Duration::from_millis(100);
+    world.stores[0].set_deaf(true);
+    let before = start(&cache, 1);
+    pause(50).await;
+    other.invalidate_version(&1, version(2)).await.unwrap();
+    let after = tokio::spawn({
+        let cache = cache.clone();
+        async move { cache.read(&1).strong().await }
+    });
+    pause(60).await;
+    assert_eq!(db.loads(), 1, "it has read the replica, and was told no floor");
+    db.set(1, 2);
+    assert!(before.await.unwrap().is_ok());
+    assert_eq!(value(&after.await.unwrap().unwrap()), Some(2));
 }
 
 #[tokio::test(start_paused = true)]
