@@ -188,7 +188,8 @@ impl Products {
         Ok(Self { cache: cache.map_err(unusable)?, gate, ledger, relay })
     }
 
-    /// The page of `sku`. `strong`: nothing that was changed before this call is missing in it; else for a second at most.
+    /// The page of `sku`. `strong`: no change whose invalidation was acknowledged before this call ([`Products::settled`]) is
+    /// missing in it; else for a second at most.
     ///
     /// # Errors
     /// [`CacheError`]; a failure of the ledger is its `Load`, an [`Error`].

@@ -1,7 +1,7 @@
 //! The cache's store in the memory of one process.
 //!
-//! - [`table`]: cells (and counters of tags) in sharded maps, bounded by bytes, the least recently used going first.
-//! - [`notices`]: what the handles on one store tell each other.
+//! - `table`: cells (and counters of tags) in sharded maps, bounded by bytes, the least recently used going first.
+//! - `notices`: what the handles on one store tell each other.
 //!
 //! Every operation is `Cell::apply` under the lock of its shard. Nothing runs in the background: what is dead is freed by
 //! later operations, a few cells at each.

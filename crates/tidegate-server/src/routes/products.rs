@@ -21,7 +21,7 @@ pub(crate) const READ: Param = Param {
     name: "read",
     kind: ParamKind::Choice(&["bounded", "strong"]),
     doc: "`bounded` (the default) may answer from this process, a second old at most after a change; `strong` never \
-          answers what was changed before.",
+          answers what was before a change whose answer has come without `X-Cache-Invalidation: pending`.",
 };
 
 /// The query's `read`: whether it is `strong`.

@@ -6,7 +6,7 @@
 //! invalidation was acknowledged before the read began; a bounded one never older than the newest that was acknowledged
 //! [`BOUND`] before.
 //!
-//! - [`database`]: [`Database`], the registers, and what a read may give.
+//! - `database`: [`Database`], the registers, and what a read may give.
 
 mod database;
 mod run;
