@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tidegate_server::install_metrics;
 
 use super::client::Api;
 
@@ -67,6 +68,8 @@ async fn the_way_to_read_is_checked() {
 
 #[tokio::test]
 async fn reads_are_many_and_the_metrics_tell_them_apart() {
+    // Before the server: what a cache counts goes to the recorder it found.
+    install_metrics().expect("a recorder");
     let api = Api::start().await;
     api.sku("busy", 1).await;
     for _ in 0..50 {
