@@ -79,7 +79,7 @@ pub(super) async fn start(config: &Config, manual_clock: bool) -> Result<Tidegat
         queue_commands: config.queue_size,
         workers: config.workers,
         lease_ms: config.lease_ms,
-        ..Options::default()
+        cache: config.cache,
     };
     Ok(Tidegate::start(parts, options).await?)
 }

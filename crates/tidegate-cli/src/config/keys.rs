@@ -24,8 +24,12 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// A length of time in this range, milliseconds: `"500ms"`, `"10s"`, `"5m"`, `"1h"`, `"7d"`.
     Time(i64, i64),
+    /// The same, or `"off"`.
+    TimeOrOff(i64, i64),
     /// A size in this range, bytes: `"32KiB"`, `"64MiB"`, `"1GiB"`.
     Size(i64, i64),
+    /// A number from 0 to this many tenths, such as `0.1`.
+    Tenths(i64),
 }
 
 /// One key.
@@ -62,6 +66,8 @@ const TEN_YEARS: i64 = 315_360_000;
 
 /// Longest of the server's timeouts, in milliseconds.
 const HOUR: i64 = 3_600_000;
+/// Longest life of a cached entry, in milliseconds.
+const YEAR: i64 = 365 * 24 * HOUR;
 
 const fn key(
     path: &'static str,
@@ -97,6 +103,19 @@ pub const KEYS: &[Key] = &[
     key("redis.partitions", Kind::Count(1, 32), "16", "partitions", None, "partitions of the index of deadlines, which a Cluster spreads; the same for every process of a ledger"),
     key("redis.response_timeout", Kind::Time(50, 10_000), "500ms", "time", None, "how long an answer of Redis may take"),
     key("redis.ca_file", Kind::File, "", "", None, "certificate of the authority (PEM) that rediss:// trusts instead of the system's"),
+    key("cache.local_bytes", Kind::Size(0, 1 << 40), "64MiB", "size", None, "copies of cached entries in this process; 0B: none"),
+    key("cache.load_budget", Kind::Count(1, 65_536), "64", "loads", None, "loads from the ledger at once for all caches of this process; more wait, then get an old value or 503"),
+    key("cache.load_rate", Kind::CountOrZero(1, 1_000_000), "0", "loads a second", None, "loads that may begin in a second, all caches of this process together; 0: no bound"),
+    key("cache.products.fresh_for", Kind::Time(1, YEAR), "60s", "time", None, "how long a product page is served as it is, unless its SKU is changed"),
+    key("cache.products.stale_for", Kind::TimeOrOff(1, YEAR), "10m", "time", None, "how long after that it may be served while it is loaded again, or when that fails; or off"),
+    key("cache.products.absent_for", Kind::TimeOrOff(1, YEAR), "5s", "time", None, "how long it is remembered that there is no such SKU; or off"),
+    key("cache.products.jitter", Kind::Tenths(9), "0.1", "", None, "the part of these times that chance may take off, so that pages loaded together do not end together: 0 to 0.9"),
+    key("cache.products.early_refresh", Kind::Tenths(100), "1.0", "", None, "eagerness to load a page again before its time; 0: never, 1: usual, up to 10"),
+    key("cache.products.load_budget", Kind::Count(1, 65_536), "64", "loads", None, "loads of product pages at once"),
+    key("cache.products.load_rate", Kind::CountOrZero(1, 1_000_000), "0", "loads a second", None, "loads of product pages that may begin in a second; 0: no bound"),
+    key("cache.products.load_timeout", Kind::Time(100, 5 * 60_000), "10s", "time", None, "after this a load has failed; after a tenth of it a reader takes an old page if there is one"),
+    key("cache.products.max_value", Kind::Size(0, 16 << 20), "256KiB", "size", None, "larger pages are not stored in Redis"),
+    key("cache.products.local_for", Kind::TimeOrOff(1, YEAR), "60s", "time", None, "longest life of a page's copy in this process; or off"),
     key("limits.connections", Kind::CountOrZero(2, 1 << 20), "0", "connections", None, "connections at once, the longest idle ones are closed first; 0: three quarters of the open files allowed, at most 16,384"),
     key("limits.header_timeout", Kind::Time(100, HOUR), "10s", "time", None, "from the first byte of a request's headers to their end"),
     key("limits.header_size", Kind::Size(1 << 10, 1 << 20), "32KiB", "size", None, "largest request line and headers"),
@@ -113,7 +132,8 @@ pub const KEYS: &[Key] = &[
 pub fn reference_rows() -> Vec<[String; 6]> {
     let code = |text: &str| if text.is_empty() { String::new() } else { format!("`{text}`") };
     let row = |key: &Key| {
-        let unit = if matches!(key.kind, Kind::Time(..) | Kind::Size(..)) { "" } else { key.unit };
+        let measured = matches!(key.kind, Kind::Time(..) | Kind::TimeOrOff(..) | Kind::Size(..));
+        let unit = if measured { "" } else { key.unit };
         let flag = key.flag.unwrap_or_default();
         [code(key.path), code(key.default), unit.to_owned(), code(&key.env()), code(flag), key.about.to_owned()]
     };

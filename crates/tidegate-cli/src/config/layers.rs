@@ -136,6 +136,7 @@ impl Layers {
         let raw = match value.get_ref() {
             DeValue::String(text) => Raw::Text(text.to_string()),
             DeValue::Boolean(b) => Raw::Bool(*b),
+            DeValue::Float(n) => Raw::Decimal(n.as_str().to_owned()),
             DeValue::Integer(n) => match i64::from_str_radix(n.as_str(), n.radix()) {
                 Ok(n) => Raw::Integer(n),
                 Err(_) => return self.fault(&origin, format_args!("{path} is a number too large for any setting")),

@@ -1,12 +1,13 @@
 //! The layered configuration of `serve`: a TOML file, then `TIDEGATE_*` variables, then flags; the later wins, and each
 //! value remembers where it came from.
 //!
-//! - [`keys`]: every key, once.
+//! - [`keys`]: every key, once. [`cache`]: how the caches run.
 //! - [`value`]: one value, its origin, what it may be.
 //! - [`layers`]: reading the layers.
 //! - [`tokens`]: who may call.
 //! - [`Config`]: the whole, checked.
 
+pub mod cache;
 pub mod keys;
 pub mod layers;
 pub mod tokens;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use serde_json::json;
 use tidegate::Stores;
 use tidegate::core::{LatePayment, Settings};
+use tidegate::products::CacheOptions;
 use tidegate_server::Limits;
 
 use crate::failure::{Failure, Result};
@@ -68,6 +70,8 @@ pub struct Config {
     pub workers: bool,
     /// Threads; `None`: one a core.
     pub threads: Option<usize>,
+    /// How the caches run.
+    pub cache: CacheOptions,
     /// Bounds of the HTTP server.
     pub limits: Limits,
     /// Who may call.
@@ -143,6 +147,7 @@ impl Config {
         let (log, lease_ms) = (text("log"), get(&layers, "lease").time_ms().unwrap_or_default());
         let (queue_size, threads) = (count("queue_size"), Some(count("threads")).filter(|n| *n > 0));
         let workers = get(&layers, "workers").switch().unwrap_or(true);
+        let cache = cache::options(|path| get(&layers, path));
 
         // What was refused as it stands is told already; the rest is looked at all the same, so that nothing is told only later.
         let (ledger, store) = (text("ledger"), text("store"));
@@ -196,7 +201,7 @@ impl Config {
         match stores {
             Some(stores) if layers.faults.is_empty() => {
                 let tokens = layers.tokens.clone();
-                Ok(Self { listen, stores, lease_ms, log, queue_size, workers, threads, limits, tokens, layers })
+                Ok(Self { listen, stores, lease_ms, log, queue_size, workers, threads, cache, limits, tokens, layers })
             }
             _ => Err(refused(&layers.faults)),
         }
@@ -279,6 +284,7 @@ mod tests {
         assert_eq!(config.limits, Limits::default());
         assert!(config.workers && config.threads.is_none());
         assert_eq!(config.lease_ms, tidegate::Options::default().lease_ms);
+        assert_eq!(config.cache, CacheOptions::default());
     }
 
     #[test]

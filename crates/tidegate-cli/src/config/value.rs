@@ -53,6 +53,8 @@ pub enum Raw {
     Text(String),
     /// A bare number of the file.
     Integer(i64),
+    /// A bare number of the file with a decimal point.
+    Decimal(String),
     /// A bare `true` or `false` of the file.
     Bool(bool),
 }
@@ -60,7 +62,7 @@ pub enum Raw {
 impl fmt::Display for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Raw::Text(text) => f.write_str(text),
+            Raw::Text(text) | Raw::Decimal(text) => f.write_str(text),
             Raw::Integer(n) => write!(f, "{n}"),
             Raw::Bool(b) => write!(f, "{b}"),
         }
@@ -126,6 +128,19 @@ impl Value {
                     time_text(max)
                 )),
             },
+            Kind::TimeOrOff(..) if self.is_off() => Ok(()),
+            Kind::TimeOrOff(min, max) => match self.text().and_then(milliseconds) {
+                Some(ms) if (min..=max).contains(&ms) => Ok(()),
+                _ => Err(format!(
+                    "must be \"off\" or a length of time from \"{}\" to \"{}\", such as \"500ms\", \"10s\", \"5m\", \"1h\"",
+                    time_text(min),
+                    time_text(max)
+                )),
+            },
+            Kind::Tenths(max) => match self.decimal() {
+                Some(n) if (0.0..=max as f64 / 10.0).contains(&n) => Ok(()),
+                _ => Err(format!("must be a number from 0 to {}, without quotes, such as 0.1", max as f64 / 10.0)),
+            },
             Kind::Size(min, max) => match self.size() {
                 Some(bytes) if (min..=max).contains(&bytes) => Ok(()),
                 _ => Err(format!("must be a size from {min} to {max} bytes, such as \"32KiB\", \"64MiB\"")),
@@ -145,16 +160,30 @@ impl Value {
     pub fn number(&self) -> Option<i64> {
         match (&self.raw, &self.origin) {
             (Raw::Integer(n), _) => Some(*n),
-            (Raw::Text(_), Origin::File { .. }) | (Raw::Bool(_), _) => None,
+            (Raw::Text(_), Origin::File { .. }) | (Raw::Bool(_) | Raw::Decimal(_), _) => None,
             (Raw::Text(text), _) => text.trim().parse().ok(),
         }
+    }
+
+    /// The number, which may have a decimal point. As for [`Value::number`], a quoted one of the file is a fault.
+    pub fn decimal(&self) -> Option<f64> {
+        match (&self.raw, &self.origin) {
+            (Raw::Integer(n), _) => Some(*n as f64),
+            (Raw::Text(_), Origin::File { .. }) | (Raw::Bool(_), _) => None,
+            (Raw::Text(text) | Raw::Decimal(text), _) => text.trim().parse().ok(),
+        }
+    }
+
+    /// Whether it is `"off"`.
+    pub fn is_off(&self) -> bool {
+        self.text() == Some("off")
     }
 
     /// The switch: `true`, `false`; outside the file `1`, `0`, `yes`, `no`, `on`, `off` as well.
     pub fn switch(&self) -> Option<bool> {
         match (&self.raw, &self.origin) {
             (Raw::Bool(b), _) => Some(*b),
-            (Raw::Text(_), Origin::File { .. }) | (Raw::Integer(_), _) => None,
+            (Raw::Text(_), Origin::File { .. }) | (Raw::Integer(_) | Raw::Decimal(_), _) => None,
             (Raw::Text(text), _) => match text.trim() {
                 "true" | "1" | "yes" | "on" => Some(true),
                 "false" | "0" | "no" | "off" => Some(false),

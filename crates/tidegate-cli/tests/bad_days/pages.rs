@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tidegate_conformance::servers::{MariaDb, Postgres, Redis};
 
-use crate::server::Api;
+use crate::server::{Api, Start};
 use crate::shop::Shop;
 
 fn set_price(api: &Api, amount: i64) -> String {
@@ -79,4 +79,23 @@ fn pages_are_answered_while_redis_is_away() {
     for api in [&a, &b] {
         api.wait("the price set meanwhile", Duration::from_secs(10), |api| price(api, "") == 8);
     }
+}
+
+#[test]
+fn the_settings_of_the_cache_are_taken() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let start = Start::in_folder(folder.path())
+        .env("TIDEGATE_CACHE_PRODUCTS_LOCAL_FOR", "off")
+        .env("TIDEGATE_CACHE_PRODUCTS_ABSENT_FOR", "off")
+        .env("TIDEGATE_CACHE_PRODUCTS_FRESH_FOR", "100ms")
+        .env("TIDEGATE_CACHE_PRODUCTS_STALE_FOR", "off");
+    let server = start.ready();
+    let api = Api::new(server.address);
+    api.sku("x", 1);
+    let from = |path: &str| api.get(path).expect("an answer").header("x-cache").to_owned();
+    assert_eq!([from("/v1/products/none"), from("/v1/products/none")], ["miss", "miss"], "absences are not remembered");
+    from("/v1/products/x");
+    assert_eq!(from("/v1/products/x"), "hit", "no copies in process");
+    std::thread::sleep(Duration::from_millis(150));
+    assert_eq!(from("/v1/products/x"), "miss", "not fresh, and not to be served stale");
 }

@@ -40,6 +40,15 @@ fn faults_name_the_place_and_what_to_do_and_exit_2() {
     check("[redis]\nname = \"a b\"", &[], &[]).expect(2, &["t.toml:2", "redis.name", "A-Z a-z 0-9"]);
     check("lease = \"10ms\"", &[], &[]).expect(2, &["t.toml:1", "lease", "\"1s\" to \"1m\""]);
     check("[sql]\nwriters = 65", &[], &[]).expect(2, &["t.toml:2", "sql.writers", "1 to 64"]);
+    let pages = |line: &str| check(&format!("[cache.products]\n{line}"), &[], &[]);
+    pages("stale_for = \"0s\"").expect(2, &["t.toml:2", "cache.products.stale_for", "\"off\" or a length of time"]);
+    pages("fresh_for = \"off\"").expect(2, &["t.toml:2", "cache.products.fresh_for", "length of time"]);
+    pages("jitter = 0.95").expect(2, &["t.toml:2", "cache.products.jitter", "0 to 0.9"]);
+    pages("jitter = \"0.1\"").expect(2, &["cache.products.jitter", "without quotes"]);
+    pages("jitter = nan").expect(2, &["cache.products.jitter"]);
+    pages("early_refresh = 2\nlocal_for = \"off\"").expect(0, &[]);
+    check("load_rate = 1", &[], &[]).expect(2, &["did you mean \"cache.load_rate\""]);
+    check("", &[("TIDEGATE_CACHE_PRODUCTS_JITTER", "0.95")], &[]).expect(2, &["TIDEGATE_CACHE_PRODUCTS_JITTER"]);
     check("", &[], &["--listen", "0.0.0.0:8080"]).expect(2, &["--listen", "[[tokens]]", "tidegate token"]);
     run(&["config", "check", "--config", "/nonexistent/t.toml"]).expect(2, &["/nonexistent/t.toml"]);
     // Every fault at once.
