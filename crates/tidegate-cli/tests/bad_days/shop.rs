@@ -77,6 +77,19 @@ impl Shop {
     }
 }
 
+impl Shop {
+    /// How late the latest of the orders that ran out was ended, milliseconds.
+    pub fn latest(&self, told: &[(String, Told)]) -> i64 {
+        let placed = told.iter().filter(|(_, what)| matches!(what, Told::Placed { .. }));
+        let ended = placed.map(|(id, _)| self.api(0).order(id)).filter(|o| o["cancel_reason"] == "payment_timeout");
+        let late = ended.map(|order| {
+            let [due, ended] = ["release_at", "cancelled_at"].map(|name| at(&order, name).expect("an instant"));
+            ended - due
+        });
+        late.max().expect("some ran out")
+    }
+}
+
 /// This host's instant, milliseconds.
 pub fn now() -> i64 {
     Timestamp::now().as_millisecond()

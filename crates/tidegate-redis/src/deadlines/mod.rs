@@ -43,6 +43,8 @@ const MAX_CALL: usize = 512;
 const PAGE: usize = 1_024;
 /// Longest wait for room, and for the buffer to be empty.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Whoever waits for that looks this often whether Redis is away: then there is nothing to wait for.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Whose index it is and how it is laid out.
 #[derive(Debug, Clone)]
@@ -167,8 +169,22 @@ impl Inner {
 
     /// Waits until what was scheduled and cancelled here has reached Redis.
     async fn settled(&self) -> Result<()> {
-        let late = |_| Error::new(ErrorKind::Unavailable, "deadlines wait for Redis");
-        tokio::time::timeout(PATIENCE, self.buffer.empty()).await.map_err(late)
+        self.or_trouble(self.buffer.empty()).await
+    }
+
+    /// Waits for something that only Redis can bring, no longer than it can be used.
+    async fn or_trouble(&self, something: impl Future<Output = ()>) -> Result<()> {
+        let mut something = std::pin::pin!(something);
+        let begun = tokio::time::Instant::now();
+        while tokio::time::timeout(LOOK, something.as_mut()).await.is_err() {
+            if let Some(why) = self.trouble() {
+                return Err(Error::new(ErrorKind::Unavailable, format!("deadlines wait for Redis: {why}")));
+            }
+            if begun.elapsed() >= PATIENCE {
+                return Err(Error::new(ErrorKind::Unavailable, "deadlines wait for Redis"));
+            }
+        }
+        Ok(())
     }
 
     /// Why none of it can be used.
@@ -236,8 +252,7 @@ impl DeadlineQueue for RedisDeadlines {
                 return Ok(());
             }
             for page in deadlines.chunks(buffer::ROOM_FOR_PAGES) {
-                let late = |_| Error::new(ErrorKind::Unavailable, "Redis takes up no more deadlines");
-                tokio::time::timeout(PATIENCE, self.inner.buffer.room()).await.map_err(late)?;
+                self.inner.or_trouble(self.inner.buffer.room()).await?;
                 self.inner.put(page, Change::Add);
             }
             Ok(())
