@@ -61,32 +61,28 @@ impl Shop {
         self.settle();
         verify(self.api(0), told);
         let mut expired = 0;
-        for (id, what) in told {
-            if matches!(what, Told::Placed { .. }) {
-                let order = self.api(0).order(id);
-                if order["cancel_reason"] == "payment_timeout" {
-                    expired += 1;
-                    let [due, ended] = ["release_at", "cancelled_at"].map(|name| at(&order, name).expect("an instant"));
-                    let late = ended - due.max(back);
-                    assert!(due <= ended && late <= LAG_BOUND_MS, "{late} ms late: {order}");
-                }
-            }
+        for (order, due, ended) in self.ran_out(told) {
+            expired += 1;
+            let late = ended - due.max(back);
+            assert!(due <= ended && late <= LAG_BOUND_MS, "{late} ms late: {order}");
         }
         assert!(expired > 0 || told.len() < 200, "no deadline in {} acknowledgements", told.len());
         self.nodes.iter().for_each(|node| node.api.check());
     }
-}
 
-impl Shop {
     /// How late the latest of the orders that ran out was ended, milliseconds.
     pub fn latest(&self, told: &[(String, Told)]) -> i64 {
+        self.ran_out(told).map(|(_, due, ended)| ended - due).max().expect("some ran out")
+    }
+
+    /// The orders that ran out, when each was due and when it was ended.
+    fn ran_out<'a>(&'a self, told: &'a [(String, Told)]) -> impl Iterator<Item = (Value, i64, i64)> + 'a {
         let placed = told.iter().filter(|(_, what)| matches!(what, Told::Placed { .. }));
-        let ended = placed.map(|(id, _)| self.api(0).order(id)).filter(|o| o["cancel_reason"] == "payment_timeout");
-        let late = ended.map(|order| {
+        let orders = placed.map(|(id, _)| self.api(0).order(id)).filter(|o| o["cancel_reason"] == "payment_timeout");
+        orders.map(|order| {
             let [due, ended] = ["release_at", "cancelled_at"].map(|name| at(&order, name).expect("an instant"));
-            ended - due
-        });
-        late.max().expect("some ran out")
+            (order, due, ended)
+        })
     }
 }
 
