@@ -15,7 +15,7 @@ use tidegate_core::cache::{Codec as CodecNumber, Failed, Header, Op, Reply, RowV
 use tracing::Instrument;
 
 use super::codec::pack;
-use super::errors::{CacheError, LoaderPanicked};
+use super::errors::{CacheError, LoadTimedOut, LoaderPanicked};
 use super::flight::{Landed, Outcome};
 use super::guard::Down;
 use super::load::{Leader, Point};
@@ -214,6 +214,7 @@ fn class_of(error: &CacheError) -> u8 {
     match error {
         CacheError::Timeout => class::TIMEOUT,
         CacheError::Load(error) if error.is::<LoaderPanicked>() => class::PANIC,
+        CacheError::Load(error) if LoadTimedOut::is_behind(&**error) => class::TIMEOUT,
         _ => class::LOADER,
     }
 }

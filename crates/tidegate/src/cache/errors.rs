@@ -132,6 +132,30 @@ impl fmt::Display for LoadFailed {
 
 impl StdError for LoadFailed {}
 
+/// A loader's own time limit passed. Where it is a loader's error, or among the sources of one, other processes are told
+/// [`CacheError::Timeout`] instead of [`LoadFailed`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadTimedOut;
+
+impl fmt::Display for LoadTimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the load took too long")
+    }
+}
+
+impl StdError for LoadTimedOut {}
+
+impl LoadTimedOut {
+    /// Most sources of an error that are looked at.
+    const DEPTH: usize = 8;
+
+    /// Whether it is behind `error`.
+    pub(super) fn is_behind(error: &(dyn StdError + 'static)) -> bool {
+        let mut sources = std::iter::successors(Some(error), |error| error.source());
+        sources.by_ref().take(Self::DEPTH).any(|error| error.is::<Self>())
+    }
+}
+
 /// The loader panicked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoaderPanicked {

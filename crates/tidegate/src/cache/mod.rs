@@ -51,7 +51,7 @@ pub use caches::{Caches, CachesBuilder, DEFAULT_LOAD_BUDGET, DEFAULT_LOCAL_BYTES
 #[cfg(feature = "postcard")]
 pub use codec::Postcard;
 pub use codec::{Codec, CodecError, Json, MAX_PAYLOAD_BYTES};
-pub use errors::{CacheError, LoadFailed, LoaderPanicked};
+pub use errors::{CacheError, LoadFailed, LoadTimedOut, LoaderPanicked};
 pub use governor::MAX_WAITING_LOADS;
 pub use handle::{Cache, Get, ReadRequest};
 pub use hub::STALENESS_BOUND_MS;

@@ -340,3 +340,29 @@ async fn a_closed_cache_serves_no_copies_that_nobody_looks_after() {
     pause(1_000).await;
     assert!(matches!(cache.get(&1).await, Err(CacheError::Stopping)));
 }
+
+/// A loader's error with a time limit behind it.
+#[derive(Debug)]
+struct Late(LoadTimedOut);
+
+impl std::fmt::Display for Late {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the source sleeps")
+    }
+}
+
+impl std::error::Error for Late {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loader_s_own_time_limit_is_a_timeout_for_others() {
+    let world = World::new(2);
+    let late = |_: u64, _| async { Err::<Loaded<u64>, _>(Late(LoadTimedOut)) };
+    let cache = builder(&world, 0).loader(late).unwrap();
+    let other = builder(&world, 1).loader(late).unwrap();
+    assert!(cache.get(&1).await.expect_err("it fails").loader_error::<Late>().is_some());
+    assert!(matches!(other.get(&1).await, Err(CacheError::Timeout)), "within the back-off");
+}
