@@ -151,8 +151,15 @@ impl LoadTimedOut {
 
     /// Whether it is behind `error`.
     pub(super) fn is_behind(error: &(dyn StdError + 'static)) -> bool {
-        let mut sources = std::iter::successors(Some(error), |error| error.source());
-        sources.by_ref().take(Self::DEPTH).any(|error| error.is::<Self>())
+        let mut looked_at = Some(error);
+        for _ in 0..Self::DEPTH {
+            match looked_at {
+                Some(error) if error.is::<Self>() => return true,
+                Some(error) => looked_at = error.source(),
+                None => return false,
+            }
+        }
+        false
     }
 }
 
