@@ -20,5 +20,5 @@ pub use cache::{EmbeddedCache, EmbeddedCacheOptions};
 pub use deadlines::EmbeddedDeadlines;
 pub use gate::EmbeddedGate;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Options, SqliteLedger, SqliteTransaction, Synchronous};
+pub use sqlite::{Options, SqliteLedger, SqliteOutbox, SqliteTransaction, Synchronous};
 pub use tidegate_backend::SteadyClock as EmbeddedClock;

@@ -3,7 +3,8 @@
 //! - `options.rs`, `open.rs`, `connect.rs`, `migrate.rs`: an address becomes a ledger. `pool.rs`: bounded connections.
 //! - `session.rs`, `dialect.rs`, `value.rs`, `fetched.rs`, `bulk.rs`, `fault.rs`: one small way to talk to both dialects.
 //! - `ledger.rs`: what the seam asks for. `write/`: a batch. `upkeep.rs`: small writes. `read/`, `row.rs`: reads.
-//! - `outbox.rs`: what commits made old in caches. `transaction.rs`: the same from a caller's own transaction.
+//! - `outbox.rs`: what commits made old in caches, of a ledger or of a caller's own database. `transaction.rs`: the same
+//!   from a caller's own transaction.
 //! - `scratch.rs`: databases of a bench's own.
 //! - `clock.rs`: an estimate of the database's clock. `write/ceiling.rs` (feature `ceiling`): what the bench compares with.
 
@@ -37,6 +38,7 @@ mod write;
 
 pub use ledger::SqlLedger;
 pub use options::SqlOptions;
+pub use outbox::SqlOutbox;
 #[cfg(feature = "mysql")]
 pub use transaction::MySqlTransaction;
 #[cfg(feature = "postgres")]

@@ -19,6 +19,9 @@ const STEPS: [(&str, &str); 2] = [
     (include_str!("../migrations/0002_outbox.mysql.sql"), include_str!("../migrations/0002_outbox.postgres.sql")),
 ];
 
+/// Which of them makes the outbox, from 0.
+const OUTBOX: usize = 1;
+
 /// The newest schema this build knows.
 pub(crate) const NEWEST: i64 = STEPS.len() as i64;
 
@@ -78,6 +81,39 @@ async fn run_postgres(session: &mut Session) -> Result<i64> {
             let applied = apply_all(session).await?;
             session.commit().await?;
             return Ok(applied);
+        }
+        session.rollback().await?;
+        tokio::time::sleep(LOCK_PAUSE).await;
+    }
+    Err(lock_kept())
+}
+
+/// Makes the table `tg_outbox` in a database that is no ledger, if it is not there.
+pub(crate) async fn outbox_alone(session: &mut Session) -> Result<()> {
+    let schema = session.dialect().pick("DATABASE()", "current_schema()");
+    let there =
+        format!("SELECT 1 FROM information_schema.tables WHERE table_schema = {schema} AND table_name = 'tg_outbox'");
+    if session.one(&there, &[]).await?.is_some() {
+        return Ok(());
+    }
+    let (mysql, postgres) = STEPS[OUTBOX];
+    if session.dialect() == Dialect::MySql {
+        // Each of its statements does nothing where it was run before.
+        for statement in statements(mysql) {
+            session.script_within(STEP_BOUND, statement).await?;
+        }
+        return Ok(());
+    }
+    for _ in 0..LOCK_TRIES {
+        session.begin(Isolation::Write).await?;
+        let taken = session.one("SELECT pg_try_advisory_xact_lock(?)", &[LOCK_NUMBER.into()]).await?;
+        if taken.map(|row| row.int(0)).transpose()? == Some(1) {
+            if session.one(&there, &[]).await?.is_none() {
+                for statement in statements(postgres) {
+                    session.script_within(STEP_BOUND, statement).await?;
+                }
+            }
+            return session.commit().await;
         }
         session.rollback().await?;
         tokio::time::sleep(LOCK_PAUSE).await;

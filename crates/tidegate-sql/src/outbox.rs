@@ -3,9 +3,12 @@
 //! The lock is that of an open transaction: a relay that dies gives its rows back with its connection, one that freezes
 //! when the server ends what is idle (`connect.rs`).
 
+mod own;
 #[cfg(test)]
 #[cfg(all(feature = "mysql", feature = "postgres"))]
 mod tests;
+
+pub use own::SqlOutbox;
 
 use std::time::Duration;
 
@@ -210,56 +213,68 @@ fn before(now: Millis, ago: Duration) -> Millis {
     now.plus(-i64::try_from(ago.as_millis()).unwrap_or(i64::MAX))
 }
 
-impl Outbox for SqlLedger {
-    fn relay<'a>(&'a self, max: usize, to: &'a dyn Deliver) -> BoxFuture<'a, tidegate_backend::Result<Relayed>> {
-        Box::pin(async move {
-            let mut lease = self.parts()?.relays.get().await?;
-            Ok(relay(&mut lease, max.clamp(1, MAX_OUTBOX_BATCH), to).await?)
-        })
-    }
-
-    fn mark_delivered<'a>(&'a self, ids: &'a [i64]) -> BoxFuture<'a, tidegate_backend::Result<()>> {
-        Box::pin(async move {
-            check_ids(ids)?;
-            if ids.is_empty() {
-                return Ok(());
+/// Whoever has connections for it (`parts`): a ledger, or an outbox of a caller's own.
+macro_rules! outbox {
+    ($outbox:ty) => {
+        impl Outbox for $outbox {
+            fn relay<'a>(
+                &'a self,
+                max: usize,
+                to: &'a dyn Deliver,
+            ) -> BoxFuture<'a, tidegate_backend::Result<Relayed>> {
+                Box::pin(async move {
+                    let mut lease = self.parts()?.relays.get().await?;
+                    Ok(relay(&mut lease, max.clamp(1, MAX_OUTBOX_BATCH), to).await?)
+                })
             }
-            let mut lease = self.parts()?.writes.get().await?;
-            Ok(mark_delivered(&mut lease, ids).await?)
-        })
-    }
 
-    fn states<'a>(&'a self, ids: &'a [i64]) -> BoxFuture<'a, tidegate_backend::Result<Vec<OutboxState>>> {
-        Box::pin(async move {
-            check_ids(ids)?;
-            let mut lease = self.parts()?.reads.get().await?;
-            Ok(states(&mut lease, ids).await?)
-        })
-    }
+            fn mark_delivered<'a>(&'a self, ids: &'a [i64]) -> BoxFuture<'a, tidegate_backend::Result<()>> {
+                Box::pin(async move {
+                    check_ids(ids)?;
+                    if ids.is_empty() {
+                        return Ok(());
+                    }
+                    let mut lease = self.parts()?.writes.get().await?;
+                    Ok(mark_delivered(&mut lease, ids).await?)
+                })
+            }
 
-    fn replay(
-        &self,
-        within: Duration,
-        after: Option<ReplayPoint>,
-        max: usize,
-    ) -> BoxFuture<'_, tidegate_backend::Result<Replayed>> {
-        Box::pin(async move {
-            let mut lease = self.parts()?.reads.get().await?;
-            Ok(replay(&mut lease, within, after, max.clamp(1, MAX_OUTBOX_BATCH)).await?)
-        })
-    }
+            fn states<'a>(&'a self, ids: &'a [i64]) -> BoxFuture<'a, tidegate_backend::Result<Vec<OutboxState>>> {
+                Box::pin(async move {
+                    check_ids(ids)?;
+                    let mut lease = self.parts()?.reads.get().await?;
+                    Ok(states(&mut lease, ids).await?)
+                })
+            }
 
-    fn prune(&self, keep: Duration) -> BoxFuture<'_, tidegate_backend::Result<bool>> {
-        Box::pin(async move {
-            let mut lease = self.parts()?.writes.get().await?;
-            Ok(prune(&mut lease, keep).await?)
-        })
-    }
+            fn replay(
+                &self,
+                within: Duration,
+                after: Option<ReplayPoint>,
+                max: usize,
+            ) -> BoxFuture<'_, tidegate_backend::Result<Replayed>> {
+                Box::pin(async move {
+                    let mut lease = self.parts()?.reads.get().await?;
+                    Ok(replay(&mut lease, within, after, max.clamp(1, MAX_OUTBOX_BATCH)).await?)
+                })
+            }
 
-    fn pending(&self) -> BoxFuture<'_, tidegate_backend::Result<Pending>> {
-        Box::pin(async move {
-            let mut lease = self.parts()?.reads.get().await?;
-            Ok(pending(&mut lease).await?)
-        })
-    }
+            fn prune(&self, keep: Duration) -> BoxFuture<'_, tidegate_backend::Result<bool>> {
+                Box::pin(async move {
+                    let mut lease = self.parts()?.writes.get().await?;
+                    Ok(prune(&mut lease, keep).await?)
+                })
+            }
+
+            fn pending(&self) -> BoxFuture<'_, tidegate_backend::Result<Pending>> {
+                Box::pin(async move {
+                    let mut lease = self.parts()?.reads.get().await?;
+                    Ok(pending(&mut lease).await?)
+                })
+            }
+        }
+    };
 }
+
+outbox!(SqlLedger);
+outbox!(SqlOutbox);

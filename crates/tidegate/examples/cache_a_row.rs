@@ -2,41 +2,64 @@
 //!
 //! `cargo run -p tidegate --features cache --example cache_a_row`
 
-use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 use tidegate::cache::{
     Cache, CacheError, Caches, EmbeddedCache, EmbeddedCacheOptions, LoadContext, Loaded, RowVersion, Ttl,
 };
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// A row as it is cached.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Product {
     name: String,
     cents: i64,
-    /// Grows with every update: `UPDATE .. SET version = version + 1`.
+    /// Grows with every update.
     version: u64,
 }
 
-/// Stands for the table; a real loader runs `SELECT name, cents, version FROM products WHERE sku = ?`.
-#[derive(Default)]
-struct Table {
-    row: Mutex<Option<Product>>,
+/// A database; here one in memory.
+struct Database {
+    connection: Mutex<Connection>,
     selects: AtomicU64,
 }
 
-impl Table {
-    async fn select(&self) -> Result<Option<Product>, Infallible> {
-        self.selects.fetch_add(1, Ordering::Relaxed);
-        Ok(self.row.lock().expect("nobody panics with it").clone())
+impl Database {
+    fn open() -> rusqlite::Result<Self> {
+        let connection = Connection::open_in_memory()?;
+        connection.execute_batch(
+            "CREATE TABLE products (sku TEXT PRIMARY KEY, name TEXT NOT NULL, cents INTEGER NOT NULL, version INTEGER NOT NULL)",
+        )?;
+        Ok(Self { connection: Mutex::new(connection), selects: AtomicU64::new(0) })
     }
 
-    fn update(&self, cents: i64) {
-        let mut row = self.row.lock().expect("nobody panics with it");
-        let version = row.as_ref().map_or(0, |row| row.version) + 1;
-        *row = Some(Product { name: "mug".to_owned(), cents, version });
+    fn run<T>(&self, statement: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+        statement(&self.connection.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// SQLite blocks: away with it from the threads that answer callers.
+    async fn select(self: Arc<Self>, sku: String) -> Result<Option<Product>, std::io::Error> {
+        self.selects.fetch_add(1, Ordering::Relaxed);
+        let select = move || {
+            self.run(|db| {
+                db.query_row("SELECT name, cents, version FROM products WHERE sku = ?1", [sku], |row| {
+                    let version = row.get::<_, i64>(2)?.unsigned_abs();
+                    Ok(Product { name: row.get(0)?, cents: row.get(1)?, version })
+                })
+                .optional()
+            })
+        };
+        tokio::task::spawn_blocking(select).await?.map_err(std::io::Error::other)
+    }
+
+    fn put(&self, sku: &str, cents: i64) -> rusqlite::Result<u64> {
+        let sql = "INSERT INTO products VALUES (?1, ?1, ?2, 1) \
+            ON CONFLICT (sku) DO UPDATE SET cents = ?2, version = version + 1 RETURNING version";
+        self.run(|db| db.query_row(sql, (sku, cents), |row| row.get::<_, i64>(0))).map(i64::unsigned_abs)
     }
 }
 
@@ -46,8 +69,8 @@ async fn price(products: &Cache<String, Product>, sku: &str) -> Result<Option<i6
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let table = Arc::new(Table::default());
+pub async fn main() -> Result<(), Failure> {
+    let database = Arc::new(Database::open()?);
     let store = Arc::new(EmbeddedCache::open(EmbeddedCacheOptions::default())?);
     let caches = Caches::builder(store).start()?;
     let products: Cache<String, Product> = caches
@@ -57,27 +80,28 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .stale_for(Ttl::seconds::<600>())
         .absent_for(Ttl::seconds::<10>())
         .loader({
-            let table = Arc::clone(&table);
-            move |_sku: String, context: LoadContext| {
-                let table = Arc::clone(&table);
+            let database = Arc::clone(&database);
+            move |sku: String, context: LoadContext| {
+                // `context.floor` names a version that is committed: a replica that has only older ones lags.
+                let _ = context.floor;
+                let select = Arc::clone(&database).select(sku);
                 async move {
-                    // `context.floor` names a version that is committed: a replica that has only older ones lags.
-                    let _ = context.floor;
-                    let row = table.select().await?;
+                    let row = select.await?;
                     let version = row.as_ref().and_then(|row| RowVersion::new(row.version));
-                    Ok::<_, Infallible>(Loaded::from(row).version(version))
+                    Ok::<_, std::io::Error>(Loaded::from(row).version(version))
                 }
             }
         })?;
+    let mug = "mug".to_owned();
 
     assert_eq!(price(&products, "mug").await?, None); // "there is none" is remembered, too
 
-    table.update(900); // 1. the database, 2. its commit, 3. the cache
-    products.invalidate(&"mug".to_owned()).await?;
+    database.put("mug", 900)?; // 1. the database, 2. its commit, 3. the cache
+    products.invalidate(&mug).await?;
     assert_eq!(price(&products, "mug").await?, Some(900));
 
-    table.update(950);
-    products.invalidate_version(&"mug".to_owned(), RowVersion::new(2).ok_or("too large")?).await?;
+    let version = database.put("mug", 950)?;
+    products.invalidate_version(&mug, RowVersion::new(version).ok_or("too large")?).await?;
 
     let crowd: Vec<_> = (0..1_000)
         .map(|_| {
@@ -88,7 +112,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for caller in crowd {
         assert_eq!(caller.await??, Some(950));
     }
-    assert_eq!(table.selects.load(Ordering::Relaxed), 3); // none, 900, and one for the thousand
+    assert_eq!(database.selects.load(Ordering::Relaxed), 3); // none, 900, and one for the thousand
     caches.close().await;
     Ok(())
 }

@@ -184,7 +184,7 @@ impl Products {
             let from = Arc::clone(&from);
             async move { Ok::<_, Error>(loaded(from.sku(sku).await?, hears)) }
         });
-        let relay = hears.then(|| caches.relay(Arc::clone(&ledger)));
+        let relay = hears.then(|| caches.relay_ledger(Arc::clone(&ledger)));
         Ok(Self { cache: cache.map_err(unusable)?, gate, ledger, relay })
     }
 
@@ -217,6 +217,11 @@ impl Products {
             Some(relay) => relay.settled(NAMESPACE, key(sku).as_bytes(), patience).await,
             None => true,
         }
+    }
+
+    /// The relay of the ledger's outbox.
+    pub(crate) fn relay(&self) -> Option<Relay> {
+        self.relay.clone()
     }
 
     /// Whether this instance takes invalidations from the ledger's outbox.

@@ -151,6 +151,14 @@ impl Tidegate {
         self.0.caches.clone()
     }
 
+    /// The relay of the ledger's outbox, for tickets of transactions in the ledger's database; `None`: the nodes of this
+    /// ledger share no store, and nothing of it is cached.
+    #[cfg(feature = "cache")]
+    #[must_use]
+    pub fn relay(&self) -> Option<crate::cache::Relay> {
+        self.0.products.relay()
+    }
+
     /// The rules' settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {

@@ -49,7 +49,7 @@ use tidegate_core::{Command, Millis, Order, OrderId, OrderNo, Payment, PaymentId
 #[cfg(feature = "ceiling")]
 pub use ceiling::{Ceiling, ceiling};
 pub use open::{Options, Synchronous};
-pub use outbox::SqliteTransaction;
+pub use outbox::{SqliteOutbox, SqliteTransaction};
 
 use buyers::Buyers;
 use lane::Lane;

@@ -1,5 +1,7 @@
 //! The outbox: one process has the file, so relays take turns, and no lock is held while entries are delivered.
 
+mod own;
+
 use rusqlite::types::{ToSqlOutput, Value};
 use rusqlite::{Connection, OptionalExtension, Result as Sql, ToSql, params_from_iter};
 use std::time::Duration;
@@ -11,6 +13,8 @@ use tidegate_backend::{BoxFuture, Deliver, Execute, Outbox, OutboxEntry, OutboxS
 use tidegate_core::Millis;
 
 use super::{SqliteLedger, fault, read_on, row};
+
+pub use own::SqliteOutbox;
 
 const COLUMNS: &str = "id, entry_key, floor, committed_at";
 
@@ -177,8 +181,9 @@ impl Outbox for SqliteLedger {
     }
 }
 
-/// A caller's own transaction on a connection to the ledger's file, for `tidegate_backend::outbox::invalidate_in`. While
-/// it is open, the ledger's commits wait for it (5 s at most): keep it short.
+/// A caller's own transaction on a connection to the ledger's file, or to one with a [`SqliteOutbox`], for
+/// `tidegate_backend::outbox::invalidate_in`. While it is open, the ledger's commits wait for it (5 s at most): keep it
+/// short.
 #[derive(Debug)]
 pub struct SqliteTransaction<'a>(&'a Connection);
 

@@ -26,6 +26,8 @@ pub enum CacheError {
     Recursion,
     /// The store did not acknowledge a write. It may have been done; repeating it is safe. Reads never say this.
     Store(Arc<tidegate_backend::Error>),
+    /// The caller's own transaction did not take an invalidation: roll it back.
+    Database(Arc<tidegate_backend::Error>),
     /// The encoded key is longer than a cache takes.
     KeyTooLong(KeyError),
     /// The cache is being closed.
@@ -85,6 +87,7 @@ impl fmt::Display for CacheError {
             }
             Self::Recursion => f.write_str("a loader must not ask its cache for the key that it loads"),
             Self::Store(error) => write!(f, "the cache's store did not acknowledge the write, repeat it: {error}"),
+            Self::Database(error) => write!(f, "the transaction did not take the invalidation: {error}"),
             Self::KeyTooLong(error) => error.fmt(f),
             Self::Stopping => f.write_str("the cache is being closed"),
             Self::Behind { floor, version } => write!(
@@ -102,7 +105,7 @@ impl StdError for CacheError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Self::Load(error) => Some(&**error),
-            Self::Store(error) => Some(&**error),
+            Self::Store(error) | Self::Database(error) => Some(&**error),
             Self::KeyTooLong(error) => Some(error),
             _ => None,
         }

@@ -45,6 +45,7 @@ mod striped;
 mod tags;
 mod ticks;
 mod write;
+mod ticket;
 
 pub use builder::CacheBuilder;
 pub use caches::{Caches, CachesBuilder, DEFAULT_LOAD_BUDGET, DEFAULT_LOCAL_BYTES};
@@ -61,8 +62,17 @@ pub use read::{Read, Source};
 pub use relay::Relay;
 pub use tags::MAX_KNOWN_TAGS;
 pub use tidegate_backend::cache::{CacheCapabilities, CacheKey, CacheNotice, CacheStore, MAX_CACHE_BATCH};
-pub use tidegate_backend::outbox::{Execute, Parameter, SqlDialect, Ticket};
+pub use tidegate_backend::outbox::{Execute, Outbox, Parameter, SqlDialect};
+pub use ticket::{Ticket, Unacknowledged};
 pub use tidegate_core::cache::{Key, KeyError, KeyWriter, RowVersion, Ttl, ZeroTtl};
 pub use tidegate_embedded::{EmbeddedCache, EmbeddedCacheOptions};
 #[cfg(feature = "redis")]
 pub use tidegate_redis::{RedisCache, RedisCacheOptions};
+#[cfg(feature = "embedded")]
+pub use tidegate_embedded::{SqliteOutbox, SqliteTransaction};
+#[cfg(feature = "mysql")]
+pub use tidegate_sql::MySqlTransaction;
+#[cfg(feature = "postgres")]
+pub use tidegate_sql::PostgresTransaction;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub use tidegate_sql::SqlOutbox;

@@ -13,15 +13,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_backend::outbox::{
-    DELIVERED_KEPT, Deliver, MAX_OUTBOX_BATCH, OutboxEntry, OutboxState, ReplayPoint, Ticket,
+    DELIVERED_KEPT, Deliver, MAX_OUTBOX_BATCH, Outbox, OutboxEntry, OutboxState, ReplayPoint,
 };
 use tidegate_backend::{BoxFuture, CacheKey, CacheNotice, Ledger};
 use tidegate_core::Map;
 use tidegate_core::cache::Op;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use super::caches::Caches;
 use super::hub::Hub;
+use super::ticket::{Ticket, Unacknowledged};
 
 /// Between two looks for what nobody has handed on.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -35,15 +37,24 @@ const MAX_BATCHES: usize = 100;
 const MAX_PAGES: usize = 1_000;
 /// How long floors of relayed invalidations are kept, milliseconds: longer than a replica lags.
 const KEEP_FLOOR_MS: i64 = 60_000;
-/// Between two questions for a ticket.
-const TICKET_PAUSE: Duration = Duration::from_millis(20);
+/// Between two questions for a ticket, doubling to [`LONGEST_TICKET_PAUSE`].
+const TICKET_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_TICKET_PAUSE: Duration = Duration::from_millis(160);
+/// A ticket that its database does not know for so long was not committed.
+const ABSENT_FOR: Duration = Duration::from_secs(1);
 
 /// Hands what commits make old on to caches, until the caches are closed. Cheap to clone.
 #[derive(Clone)]
 pub struct Relay(Arc<Shared>);
 
+/// Whose outbox it is.
+enum Source {
+    Ledger(Arc<dyn Ledger>),
+    Own(Arc<dyn Outbox>),
+}
+
 struct Shared {
-    ledger: Arc<dyn Ledger>,
+    source: Source,
     hub: Arc<Hub>,
     state: Mutex<State>,
     arrived: Notify,
@@ -60,13 +71,39 @@ struct State {
     overflowed: bool,
     /// Somebody waits for a ticket: it may be of a transaction that no commit of ours tells about.
     ticket: bool,
+    /// The tickets that callers wait for.
+    tickets: Map<i64, Awaited>,
+}
+
+/// A ticket that callers wait for.
+#[derive(Default)]
+struct Awaited {
+    callers: usize,
+    /// This relay has delivered it.
+    delivered: bool,
 }
 
 impl Caches {
+    /// Begins to deliver what transactions with [`super::Cache::invalidate_in`] have committed to `outbox`: at once where
+    /// somebody waits for it, within a second else. Every process that uses these caches should run one, so that each
+    /// delivers what one that died has left: they share the work. All that relay one outbox must share one store. It
+    /// ends with the caches.
+    ///
+    /// An outbox of the caller's own database is opened with `SqlOutbox` or `SqliteOutbox`; that of a
+    /// ledger has its relay already (`Tidegate::relay`).
+    #[must_use]
+    pub fn relay(&self, outbox: Arc<dyn Outbox>) -> Relay {
+        self.relay_of(Source::Own(outbox))
+    }
+
     /// Begins to hand on what commits of `ledger` make old.
-    pub(crate) fn relay(&self, ledger: Arc<dyn Ledger>) -> Relay {
+    pub(crate) fn relay_ledger(&self, ledger: Arc<dyn Ledger>) -> Relay {
+        self.relay_of(Source::Ledger(ledger))
+    }
+
+    fn relay_of(&self, source: Source) -> Relay {
         let relay = Relay(Arc::new(Shared {
-            ledger,
+            source,
             hub: Arc::clone(&self.hub),
             state: Mutex::default(),
             arrived: Notify::new(),
@@ -108,22 +145,90 @@ impl Relay {
         tokio::time::timeout(patience, settled).await.is_ok()
     }
 
-    /// Waits until the invalidation that a transaction of the caller's own wrote is acknowledged; false: not within
-    /// `patience`, or the transaction was not committed. Call it after the commit.
-    pub async fn acknowledged(&self, ticket: Ticket, patience: Duration) -> bool {
-        let asking = async {
-            loop {
-                self.0.state().ticket = true;
-                self.0.arrived.notify_one();
-                if let Ok(states) = self.0.ledger.outbox().states(&[ticket.0]).await
-                    && states.first() == Some(&OutboxState::Delivered)
-                {
-                    return;
-                }
-                tokio::time::sleep(TICKET_PAUSE).await;
+    /// Waits until the invalidation that a transaction of the caller's own wrote is acknowledged: the store has deleted the
+    /// entry, and others were told. Then no strong read of any process gives what was loaded before, no read of this one,
+    /// and after a second none at all. Call it after the commit.
+    ///
+    /// # Errors
+    /// [`Unacknowledged`]: not within `patience`; or, after a second, that it was not committed.
+    pub async fn acknowledged(&self, ticket: &Ticket, patience: Duration) -> Result<(), Unacknowledged> {
+        let awaited = Awaiting::new(&self.0, ticket.id());
+        let mut stop = self.0.hub.stop.subscribe();
+        tokio::select! {
+            biased;
+            answer = awaited.settled(patience) => {
+                // Another process may have delivered it, and its notice may still be on its way.
+                let (namespace, key) = (Arc::clone(&ticket.namespace), ticket.key.clone());
+                answer.map(|()| self.0.hub.hear(&[CacheNotice::Invalidated { namespace, key }]))
             }
-        };
-        tokio::time::timeout(patience, asking).await.is_ok()
+            _ = stop.wait_for(|stopped| *stopped) => Err(Unacknowledged::Stopping),
+        }
+    }
+}
+
+/// A caller that waits for a ticket.
+struct Awaiting<'a> {
+    shared: &'a Shared,
+    id: i64,
+}
+
+impl<'a> Awaiting<'a> {
+    fn new(shared: &'a Shared, id: i64) -> Self {
+        shared.state().tickets.entry(id).or_default().callers += 1;
+        Self { shared, id }
+    }
+
+    fn is_delivered(&self) -> bool {
+        self.shared.state().tickets.get(&self.id).is_some_and(|awaited| awaited.delivered)
+    }
+
+    async fn settled(&self, patience: Duration) -> Result<(), Unacknowledged> {
+        let began = Instant::now();
+        let give_up = began + patience;
+        let mut delivered = self.shared.delivered.subscribe();
+        // As long as the database says nothing, a transaction whose commit was answered counts as committed.
+        let (mut seen, mut known_at, mut pause) = (OutboxState::Waiting, began, TICKET_PAUSE);
+        loop {
+            let asked = tokio::time::timeout_at(give_up, self.shared.outbox().states(&[self.id])).await;
+            if let Ok(Ok(states)) = asked {
+                seen = states.first().copied().unwrap_or(OutboxState::Absent);
+            }
+            match seen {
+                OutboxState::Delivered => return Ok(()),
+                OutboxState::Waiting => {
+                    known_at = Instant::now();
+                    self.shared.state().ticket = true;
+                    self.shared.arrived.notify_one();
+                }
+                OutboxState::Absent if known_at.elapsed() >= ABSENT_FOR => return Err(Unacknowledged::NotCommitted),
+                OutboxState::Absent => {}
+            }
+            let next = give_up.min(Instant::now() + pause);
+            pause = (pause * 2).min(LONGEST_TICKET_PAUSE);
+            // The sender lives as long as the relay.
+            let _ = tokio::time::timeout_at(next, delivered.wait_for(|_| self.is_delivered())).await;
+            if self.is_delivered() {
+                return Ok(());
+            }
+            if Instant::now() >= give_up {
+                return Err(match seen {
+                    OutboxState::Absent => Unacknowledged::NotCommitted,
+                    _ => Unacknowledged::NotDelivered,
+                });
+            }
+        }
+    }
+}
+
+impl Drop for Awaiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        if let Some(awaited) = state.tickets.get_mut(&self.id) {
+            awaited.callers -= 1;
+            if awaited.callers == 0 {
+                state.tickets.remove(&self.id);
+            }
+        }
     }
 }
 
@@ -134,6 +239,13 @@ impl fmt::Debug for Relay {
 }
 
 impl Shared {
+    fn outbox(&self) -> &dyn Outbox {
+        match &self.source {
+            Source::Ledger(ledger) => ledger.outbox(),
+            Source::Own(outbox) => &**outbox,
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -145,7 +257,7 @@ impl Shared {
 
     async fn run(&self) {
         let mut looks = 0_u32;
-        let mut next = tokio::time::Instant::now();
+        let mut next = Instant::now();
         let mut gaps = self.hub.gaps.subscribe();
         loop {
             let missed = tokio::select! {
@@ -157,12 +269,12 @@ impl Shared {
             if missed {
                 self.replay().await;
             }
-            let overdue = tokio::time::Instant::now() >= next;
+            let overdue = Instant::now() >= next;
             if std::mem::take(&mut self.state().ticket) || overdue {
                 self.look().await;
             }
             if overdue {
-                next = tokio::time::Instant::now() + PERIOD;
+                next = Instant::now() + PERIOD;
                 looks = looks.wrapping_add(1);
                 if looks % LOOKS_A_PRUNE == 1 {
                     self.prune().await;
@@ -182,7 +294,7 @@ impl Shared {
                 return;
             }
             let arrived = self.deliver(&batch).await;
-            if let Err(error) = self.ledger.outbox().mark_delivered(&arrived).await {
+            if let Err(error) = self.outbox().mark_delivered(&arrived).await {
                 // They come again, which does no harm.
                 tracing::debug!(%error, "delivered invalidations could not be marked");
             }
@@ -193,7 +305,7 @@ impl Shared {
     async fn look(&self) {
         let before: Vec<i64> = self.state().open.keys().copied().collect();
         for _ in 0..MAX_BATCHES {
-            match self.ledger.outbox().relay(MAX_OUTBOX_BATCH, self).await {
+            match self.outbox().relay(MAX_OUTBOX_BATCH, self).await {
                 Ok(relayed) if relayed.delivered < relayed.taken => return,
                 Ok(relayed) if relayed.taken < MAX_OUTBOX_BATCH => return self.close(&before).await,
                 Ok(_) => {}
@@ -209,7 +321,7 @@ impl Shared {
     async fn close(&self, open: &[i64]) {
         let mut done = Vec::new();
         for part in open.chunks(MAX_OUTBOX_BATCH) {
-            let Ok(states) = self.ledger.outbox().states(part).await else { return };
+            let Ok(states) = self.outbox().states(part).await else { return };
             done.extend(part.iter().zip(states).filter(|(_, state)| *state != OutboxState::Waiting).map(|(id, _)| *id));
         }
         let mut state = self.state();
@@ -224,7 +336,7 @@ impl Shared {
 
     async fn prune(&self) {
         for _ in 0..MAX_BATCHES {
-            match self.ledger.outbox().prune(DELIVERED_KEPT).await {
+            match self.outbox().prune(DELIVERED_KEPT).await {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
@@ -238,7 +350,7 @@ impl Shared {
     async fn replay(&self) {
         let mut after: Option<ReplayPoint> = None;
         for _ in 0..MAX_PAGES {
-            let page = match self.ledger.outbox().replay(DELIVERED_KEPT, after, MAX_OUTBOX_BATCH).await {
+            let page = match self.outbox().replay(DELIVERED_KEPT, after, MAX_OUTBOX_BATCH).await {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::warn!(%error, "invalidations that a failover may have lost could not be repeated");
@@ -262,6 +374,9 @@ impl Deliver for Shared {
                 let mut state = self.state();
                 for id in &arrived {
                     state.open.remove(id);
+                    if let Some(awaited) = state.tickets.get_mut(id) {
+                        awaited.delivered = true;
+                    }
                 }
             }
             metrics::counter!("tidegate_cache_invalidations_relayed_total").increment(arrived.len() as u64);

@@ -7,9 +7,10 @@
 //! - `levels`: 14, 32, 36, 37: two levels, several processes, tags.
 //! - `entries`: 39, 41, 44, 46, 47, 49: lives, absences, garbage, keys, large values.
 //! - `away`: 51, 52: the store away, budgets and rates.
+//! - `invalidate_in`: 11, on SQLite and PostgreSQL. `examples`: the examples run.
 //! - `many`: `get_many`, `warm`; 42 through the whole cache (its property is tested in `tidegate-core`).
 //!
-//! Not here: 11 needs the outbox of a ledger; 34 and the frozen server of 51 need Redis, see `tidegate-redis`.
+//! Not here: 34 and the frozen server of 51 need Redis, see `tidegate-redis`.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic, also in its helpers")]
 
@@ -18,7 +19,11 @@ mod common;
 mod counts;
 mod crowds;
 mod entries;
+#[cfg(feature = "embedded")]
+mod examples;
 mod flights;
+#[cfg(all(feature = "embedded", feature = "postgres", feature = "redis"))]
+mod invalidate_in;
 mod levels;
 mod many;
 mod races;
