@@ -10,10 +10,13 @@ use bytes::Bytes;
 use tidegate_core::Millis;
 use tidegate_core::cache::{Op, Reply};
 
-use crate::{BoxFuture, Result};
+use crate::{BoxFuture, MembershipStore, Result};
 
 /// Most keys of one [`CacheStore::read`] or operations of one [`CacheStore::apply`].
 pub const MAX_CACHE_BATCH: usize = 1_000;
+
+/// Longest list of hot keys.
+pub const MAX_HOT_LIST_BYTES: usize = 512 << 10;
 
 /// Under what an entry is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -84,6 +87,11 @@ pub trait CacheStore: Send + Sync {
         None
     }
 
+    /// Where the membership filters of its namespaces lie, if it can keep any.
+    fn membership(&self) -> Option<&dyn MembershipStore> {
+        None
+    }
+
     /// What lies under one key: the plain, fast way.
     fn read<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Result<Option<Bytes>>>;
 
@@ -114,6 +122,19 @@ pub trait CacheStore: Send + Sync {
     /// How long ago, at most, a notice may have been told that [`CacheStore::heard`] has not given yet. A store that is not
     /// shared answers zero. Cheap.
     fn silence(&self) -> Duration;
+
+    /// Keeps a list of the keys of a namespace that are read most, up to [`MAX_HOT_LIST_BYTES`], for `keep`, for processes that
+    /// start later: the last one stays. A store that dies with the process keeps none (the default).
+    fn save_hot_keys<'a>(&'a self, namespace: &'a str, list: &'a [u8], keep: Duration) -> BoxFuture<'a, Result<()>> {
+        let _ = (namespace, list, keep);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// The list that was kept last, if it is there still.
+    fn hot_keys<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<Option<Bytes>>> {
+        let _ = namespace;
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// Ends the tasks of its own.
     fn close(&self) -> BoxFuture<'_, ()>;

@@ -8,6 +8,7 @@
 //! - [`steady`]: [`SteadyClock`], which follows another clock and survives its steps.
 //! - [`bus`]: [`Bus`], what nodes tell each other; every word of it is only an optimisation.
 //! - [`cache`]: [`CacheStore`], where cached entries lie, and what the processes that share them tell each other.
+//! - [`membership`]: [`MembershipStore`], where processes share which ids there are.
 //! - [`stored`]: what every SQL ledger does alike.
 //! - [`error`]: [`Error`] and its [`ErrorKind`].
 //!
@@ -20,6 +21,7 @@ pub mod deadlines;
 pub mod error;
 pub mod gate;
 pub mod ledger;
+pub mod membership;
 pub mod outbox;
 pub mod steady;
 pub mod stored;
@@ -35,5 +37,6 @@ pub use ledger::{
     Capabilities, Commit, Deadline, EventRecord, Ledger, LedgerId, OrderFilter, Page, PageRequest, PaymentFilter,
     Probe, Probed, RefundFilter,
 };
+pub use membership::MembershipStore;
 pub use outbox::{Deliver, Execute, Outbox, OutboxEntry, OutboxState, Ticket};
 pub use steady::SteadyClock;

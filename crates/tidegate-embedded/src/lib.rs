@@ -4,6 +4,7 @@
 //! - [`gate`]: [`EmbeddedGate`], copies of what is available, in sharded maps.
 //! - [`deadlines`]: [`EmbeddedDeadlines`], an index of deadlines in memory; the ledger rebuilds it at a start.
 //! - `cache` (feature `cache`): `EmbeddedCache`, cached entries in memory, bounded by bytes.
+//! - `membership` (the same): `EmbeddedMembership`, which ids there are.
 //! - `sqlite` (feature `sqlite`): `SqliteLedger`, the ledger in one file, with one writer thread and group commit.
 //!
 //! Nothing here prints, exits or reads the environment; every thread is joined by `close` or by dropping its owner.
@@ -12,6 +13,8 @@
 pub mod cache;
 pub mod deadlines;
 pub mod gate;
+#[cfg(feature = "cache")]
+pub mod membership;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -19,6 +22,8 @@ pub mod sqlite;
 pub use cache::{EmbeddedCache, EmbeddedCacheOptions};
 pub use deadlines::EmbeddedDeadlines;
 pub use gate::EmbeddedGate;
+#[cfg(feature = "cache")]
+pub use membership::EmbeddedMembership;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Options, SqliteLedger, SqliteOutbox, SqliteTransaction, Synchronous};
 pub use tidegate_backend::SteadyClock as EmbeddedClock;

@@ -15,8 +15,13 @@
 //! | `tg:NAME:c:NAMESPACE:{:KEY}:r0`..`:r3` | string, expires | who refreshes the entry |
 //! | `tg:NAME:c:NAMESPACE:{:KEY}:n` | hash, expires | `v`: no older version may be stored; `f`: loads that failed in a row |
 //! | `tg:NAME:ct:NAMESPACE:{TAG}` | string, expires | counter of a tag; TAG: its hash, 16 hexadecimal digits |
+//! | `tg:NAME:ch:NAMESPACE` | string, expires | the keys of a cache that were read most |
 //! | `{tg:NAME:cbB}:inv` | stream, expires | what caches tell each other, divided into streams |
 //! | `{tg:NAME:cb}:layout` | string, expires | into how many |
+//! | `{tg:NAME:m:NAMESPACE}:state` | string, expires | which generations a membership filter has |
+//! | `{tg:NAME:m:NAMESPACE}:lead` | string, expires | who builds one |
+//! | `{tg:NAME:m:NAMESPACE}:GENERATION:BUCKET` | string, expires | bits of a generation; `n` instead of a number: its additions |
+//! | `{tg:NAME:m:NAMESPACE}:room` | string | there only while a script runs |
 //! | `{..}:probe` | string, expires | whether the server that holds keys of these braces takes writes |
 //!
 //! In KEY, the encoded key of a cached entry, `%`, `{` and `}` are written `%25`, `%7B` and `%7D`: so it never ends its
@@ -71,6 +76,11 @@ impl Keys {
 
     pub(crate) fn stock_operation(&self, tag: &str, id: &str) -> Vec<u8> {
         format!("{{tg:{}:s:{}}}:op:{id}", self.name, plain(tag)).into_bytes()
+    }
+
+    /// The list of hot keys of a cache.
+    pub(crate) fn hot_keys(&self, namespace: &str) -> Vec<u8> {
+        format!("tg:{}:ch:{namespace}", self.name).into_bytes()
     }
 
     pub(crate) fn earlier_channel(&self) -> String {
@@ -133,6 +143,13 @@ impl Keys {
         format!("tg:{}:c:{namespace}:{{:*", self.name).into_bytes()
     }
 
+    /// What every key of the cache under this name looks like, whatever its type.
+    #[cfg(feature = "ceiling")]
+    pub(crate) fn everything(&self) -> Vec<u8> {
+        // Behind the name stands a colon or, in its own braces, their end; before it `tg:` or `{tg:`.
+        format!("*tg:{}:c*", self.name).into_bytes()
+    }
+
     pub(crate) fn tag_counter(&self, namespace: &str, tag: u64) -> Vec<u8> {
         format!("tg:{}:ct:{namespace}:{{{tag:016x}}}", self.name).into_bytes()
     }
@@ -143,6 +160,30 @@ impl Keys {
 
     pub(crate) fn cache_layout(&self) -> Vec<u8> {
         format!("{{tg:{}:cb}}:layout", self.name).into_bytes()
+    }
+
+    fn members(&self, namespace: &str, what: std::fmt::Arguments<'_>) -> Vec<u8> {
+        format!("{{tg:{}:m:{namespace}}}:{what}", self.name).into_bytes()
+    }
+
+    pub(crate) fn members_state(&self, namespace: &str) -> Vec<u8> {
+        self.members(namespace, format_args!("state"))
+    }
+
+    pub(crate) fn members_lead(&self, namespace: &str) -> Vec<u8> {
+        self.members(namespace, format_args!("lead"))
+    }
+
+    pub(crate) fn members_room(&self, namespace: &str) -> Vec<u8> {
+        self.members(namespace, format_args!("room"))
+    }
+
+    pub(crate) fn members_count(&self, namespace: &str, generation: u64) -> Vec<u8> {
+        self.members(namespace, format_args!("{generation:x}:n"))
+    }
+
+    pub(crate) fn members_bucket(&self, namespace: &str, generation: u64, bucket: u32) -> Vec<u8> {
+        self.members(namespace, format_args!("{generation:x}:{bucket}"))
     }
 
     pub(crate) fn woken_channel(&self) -> String {

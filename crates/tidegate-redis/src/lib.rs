@@ -5,6 +5,7 @@
 //! - `deadlines/`: [`RedisDeadlines`], the shared index of what is due.
 //! - `bus/`: [`RedisBus`], what nodes tell each other.
 //! - `cache/`: [`RedisCache`], the store of the cache.
+//! - `membership/`: the bits of membership filters.
 //! - `blocks/`: [`StockCounter`] and [`OrderStatus`], for teams whose order data live elsewhere.
 //!
 //! Redis 6.2 or Valkey 7.2 and newer. No type of the client crosses this crate's border.
@@ -15,6 +16,7 @@ mod cache;
 mod connect;
 mod deadlines;
 mod keys;
+mod membership;
 mod reply;
 mod scripts;
 

@@ -6,6 +6,7 @@
 //! - [`cell`]: [`Cell`], everything stored under one key, and [`Op`], everything that may be done to it: the oracle that
 //!   every store is held against. The embedded store runs it as it is.
 //! - [`products`]: under what the pages of products are cached.
+//! - [`membership`]: which ids surely do not exist.
 //! - [`defence`]: back-off, the governor of loads, the breaker in front of a store.
 //!
 //! The protocol in one paragraph. A miss takes a *lease* by writing its token where the value will be; the load starts
@@ -20,6 +21,7 @@ pub mod entry;
 pub mod key;
 pub mod life;
 pub mod products;
+pub mod membership;
 
 pub use cell::{Cell, Op, Reply};
 pub use defence::{Admission, Breaker, Governor, backoff_ms};

@@ -17,10 +17,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tidegate_backend::cache::{CacheCapabilities, CacheKey, CacheNotice, CacheStore};
 use tidegate_backend::steady::{HostTime, TimeSource};
-use tidegate_backend::{BoxFuture, Clock, Error, ErrorKind, Result};
+use tidegate_backend::{BoxFuture, Clock, Error, ErrorKind, MembershipStore, Result};
 use tidegate_core::Millis;
 use tidegate_core::cache::{Cell, Op, Reply};
 
+use crate::membership::EmbeddedMembership;
 use notices::Inbox;
 use table::{Lives, Table};
 
@@ -55,6 +56,7 @@ struct Store {
     /// The next counter of a tag. It only grows, so no tag ever has the same again.
     next_counter: AtomicU64,
     inboxes: RwLock<Vec<Arc<Inbox>>>,
+    members: EmbeddedMembership,
     /// Whether there ever was more than one handle.
     shared: AtomicBool,
     time: Time,
@@ -133,6 +135,7 @@ impl EmbeddedCache {
             tags: Table::new(TAG_BYTES),
             next_counter: AtomicU64::new(1),
             inboxes: RwLock::new(vec![inbox.clone()]),
+            members: EmbeddedMembership::default(),
             shared: AtomicBool::new(false),
             time,
         };
@@ -172,6 +175,12 @@ impl EmbeddedCache {
     /// Deletes one schema's entry as such a client would: leases are revoked by it, nobody is told. For tests and repairs.
     pub fn delete(&self, key: &CacheKey) {
         self.store.cells.change(&key.namespace, &key.key, &self.store.time, |cell, _| cell.delete(key.schema));
+    }
+
+    /// The membership filters of its namespaces.
+    #[must_use]
+    pub fn members(&self) -> &EmbeddedMembership {
+        &self.store.members
     }
 
     fn apply_one(&self, key: &CacheKey, op: &Op) -> Reply {
@@ -231,6 +240,10 @@ impl CacheStore for EmbeddedCache {
 
     fn now(&self) -> Millis {
         self.store.time.now()
+    }
+
+    fn membership(&self) -> Option<&dyn MembershipStore> {
+        Some(&self.store.members)
     }
 
     fn read<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Result<Option<Bytes>>> {

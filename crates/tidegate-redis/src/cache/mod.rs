@@ -30,8 +30,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redis::Value;
-use tidegate_backend::cache::{CacheCapabilities, MAX_CACHE_BATCH};
-use tidegate_backend::{BoxFuture, CacheKey, CacheNotice, CacheStore, Error, ErrorKind, Result};
+use tidegate_backend::cache::{CacheCapabilities, MAX_CACHE_BATCH, MAX_HOT_LIST_BYTES};
+use tidegate_backend::{BoxFuture, CacheKey, CacheNotice, CacheStore, Error, ErrorKind, MembershipStore, Result};
 use tidegate_core::Millis;
 use tidegate_core::cache::{Op, Reply, RowVersion};
 use tokio::sync::watch;
@@ -137,6 +137,14 @@ impl RedisCache {
         std::mem::take(&mut self.tasks.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
+
+    pub(crate) fn connector(&self) -> &Connector {
+        &self.inner.connector
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.inner.keys
+    }
 
 impl Drop for RedisCache {
     fn drop(&mut self) {
@@ -359,6 +367,10 @@ impl CacheStore for RedisCache {
     }
 
     fn read_many<'a>(&'a self, keys: &'a [CacheKey]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>>> {
+    fn membership(&self) -> Option<&dyn MembershipStore> {
+        Some(self)
+    }
+
         Box::pin(self.inner.read_many(keys))
     }
 

@@ -62,6 +62,12 @@ scripts! {
     CACHE_TAG = "cache_tag.lua";
     CACHE_TELL = "cache_tell.lua";
     CACHE_BEAT = "cache_beat.lua";
+    MEMBERSHIP_LOOK = "membership_look.lua";
+    MEMBERSHIP_ADD = "membership_add.lua";
+    MEMBERSHIP_PREPARE = "membership_prepare.lua";
+    MEMBERSHIP_MERGE = "membership_merge.lua";
+    MEMBERSHIP_REPLACE = "membership_replace.lua";
+    MEMBERSHIP_LEAD = "membership_lead.lua";
 }
 
 #[cfg(test)]
