@@ -37,6 +37,7 @@ impl LocalServer {
             manual_clock: tidegate.operations().clock().manual,
             limits: Limits::default(),
             surface: Surface::Whole,
+            namespaces: Vec::new(),
         };
         let server = Server::bind(config, tidegate.clone()).map_err(|e| Failure::Work(e.to_string()))?;
         let addr = server.local_addr();

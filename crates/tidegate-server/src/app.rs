@@ -8,8 +8,9 @@ use tidegate::{Catalog, Operations, Orders, Products, Tidegate};
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::Tokens;
-use crate::config::{Limits, ServerConfig, Surface};
+use crate::config::{Limits, ServerConfig, ServerError, Surface};
 use crate::metrics::requests::RequestMetrics;
+use crate::origins::Namespaces;
 use crate::serve::registry::Registry;
 
 /// The server's parts, shared by every connection.
@@ -19,6 +20,7 @@ pub(crate) struct App {
     pub(crate) catalog: Catalog,
     pub(crate) operations: Operations,
     pub(crate) products: Products,
+    pub(crate) namespaces: Namespaces,
     pub(crate) tokens: Tokens,
     pub(crate) limits: Limits,
     pub(crate) manual_clock: bool,
@@ -30,6 +32,8 @@ pub(crate) struct App {
     pub(crate) registry: Arc<Registry>,
     /// KiB of large bodies that may still be taken in.
     pub(crate) body_budget: Semaphore,
+    /// KiB of large cached answers that may still be sent.
+    pub(crate) answer_budget: Arc<Semaphore>,
     /// Event streams that may still be opened.
     pub(crate) event_streams: Arc<Semaphore>,
     stopping: AtomicBool,
@@ -39,9 +43,14 @@ pub(crate) struct App {
 
 impl App {
     /// The parts of a server with this configuration.
-    pub(crate) fn new(config: ServerConfig, tidegate: Tidegate) -> Self {
+    pub(crate) fn new(config: ServerConfig, tidegate: Tidegate) -> Result<Self, ServerError> {
         let limits = config.limits;
-        Self {
+        let namespaces = match config.surface {
+            Surface::Whole => config.namespaces.as_slice(),
+            Surface::Probes => &[],
+        };
+        Ok(Self {
+            namespaces: Namespaces::start(&tidegate.caches(), namespaces)?,
             orders: tidegate.orders(),
             catalog: tidegate.catalog(),
             operations: tidegate.operations(),
@@ -55,12 +64,13 @@ impl App {
             metrics: RequestMetrics::new(),
             registry: Arc::new(Registry::new()),
             body_budget: Semaphore::new(limits.body_budget_bytes / 1024),
+            answer_budget: Arc::new(Semaphore::new(limits.answer_budget_bytes / 1024)),
             event_streams: Arc::new(Semaphore::new(event_streams(&limits))),
             stopping: AtomicBool::new(false),
             stopped: watch::Sender::new(false),
             gave_up: watch::Sender::new(false),
             limits,
-        }
+        })
     }
 
     /// From now on requests are refused and event streams end.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use crate::origins::Namespace;
+
 /// What a server is started with.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
@@ -18,6 +20,9 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// What it answers.
     pub surface: Surface,
+    /// The namespaces of `/v1/cache`, at most [`MAX_NAMESPACES`](crate::MAX_NAMESPACES). A process that only does
+    /// background work makes none of them.
+    pub namespaces: Vec<Namespace>,
 }
 
 /// What a server answers.
@@ -90,6 +95,9 @@ pub struct Limits {
     pub keep_alive_timeout: Duration,
     /// Bytes of large bodies (over 64 KiB) that are in memory at once; beyond it 503 `overloaded`. Default 64 MiB.
     pub body_budget_bytes: usize,
+    /// Bytes of large answers of `/v1/cache` (over 64 KiB) that are being sent at once, each value once however many get
+    /// it; beyond it 503 `overloaded`. Default 256 MiB.
+    pub answer_budget_bytes: usize,
     /// Event streams at once; beyond it 503 `overloaded`. Default 1,000.
     pub max_event_streams: usize,
     /// At stop, how long idle connections are kept to answer a late request with 503 `stopping`. Default 250 ms.
@@ -112,6 +120,7 @@ impl Default for Limits {
             write_stall_timeout: Duration::from_secs(20),
             keep_alive_timeout: Duration::from_secs(75),
             body_budget_bytes: 64 << 20,
+            answer_budget_bytes: 256 << 20,
             max_event_streams: 1_000,
             stop_notice: Duration::from_millis(250),
             stop_patience: Duration::from_secs(4),
@@ -163,6 +172,9 @@ pub enum ServerError {
     /// Two tokens are the same.
     #[error("the tokens {0:?} and {1:?} are the same; make a token of its own for each caller with `tidegate token`")]
     SameToken(String, String),
+    /// A namespace of `/v1/cache` cannot be made.
+    #[error("[cache.namespace]: {0}")]
+    Namespaces(String),
     /// Another metrics recorder is installed in this process.
     #[error(
         "the process has another metrics recorder already; install Tidegate's first, or do not call install_metrics"
@@ -177,6 +189,7 @@ impl Limits {
             ("max_connections", self.max_connections, 2, 1 << 20),
             ("max_header_bytes", self.max_header_bytes, 1 << 10, 1 << 20),
             ("body_budget_bytes", self.body_budget_bytes, 8 << 20, 1 << 40),
+            ("answer_budget_bytes", self.answer_budget_bytes, 32 << 20, 1 << 40),
             ("max_event_streams", self.max_event_streams, 0, 1 << 20),
         ];
         match bounds.into_iter().find(|(_, value, min, max)| !(*min..=*max).contains(value)) {

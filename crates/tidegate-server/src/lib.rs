@@ -5,6 +5,7 @@
 //! - `router.rs` and `routes/`: one table of routes; each is matched, authorised, measured and described from its row.
 //! - `pipeline.rs`: one request, from its head to its response, in the contract's order of refusals.
 //! - `request/`: paths, queries, headers and bodies, judged completely. `shape/`: what is answered.
+//! - `origins/`: the read-through cache of HTTP origins, with every bound on what is asked and what comes back.
 //! - `problem/`: every error is a problem document, from one catalogue.
 //! - [`openapi_json`], [`metrics_markdown`], [`problems_markdown`]: the reference, generated from the code.
 
@@ -16,6 +17,7 @@ mod call;
 mod config;
 mod metrics;
 mod openapi;
+mod origins;
 mod pages;
 mod pipeline;
 mod problem;
@@ -30,5 +32,6 @@ pub use config::{Limits, Role, ServerConfig, ServerError, Surface, Token, hash_t
 pub use metrics::catalogue::metrics_markdown;
 pub use metrics::{MetricsHandle, install_metrics};
 pub use openapi::openapi_json;
+pub use origins::{MAX_NAMESPACES, Namespace, Origin, check_namespace_name};
 pub use problem::page::problems_markdown;
 pub use serve::Server;

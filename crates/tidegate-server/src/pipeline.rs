@@ -86,7 +86,12 @@ async fn run(app: &Arc<App>, route: &'static Route, ids: Ids, parts: Parts, mut 
         Err(problem) if matches!(problem.status(), 400 | 408) => return Err(problem),
         Err(problem) => return refuse(problem, &parts, incoming).await,
     };
+    let no_first = ids[0].is_none();
     let [Some(first), Some(second)] = ids else {
+        if route.free_ids {
+            let pointer = if no_first { "/namespace" } else { "/key" };
+            return Err(problem::invalid_at(pointer, "must be percent-encoded UTF-8"));
+        }
         return Err(problem::malformed(
             "The path is not percent-encoded UTF-8; encode each id and send the request again.",
         ));

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -11,11 +12,15 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 
+use crate::origins::Share;
 use crate::problem::Problem;
 use crate::serve::connection::Busy;
 
 /// What a route answers.
 pub(crate) type Answer = Result<Response<Body>, Problem>;
+
+/// A connection copies what it is given before it sends it: of a large body it gets so many bytes at a time.
+const PIECE: usize = 64 << 10;
 
 /// `Idempotent-Replayed`.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -24,6 +29,8 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 pub(crate) struct Body {
     content: Content,
     busy: Option<Busy>,
+    /// Of the memory for large answers.
+    _share: Option<Arc<Share>>,
 }
 
 enum Content {
@@ -35,17 +42,22 @@ enum Content {
 impl Body {
     /// No body.
     pub(crate) fn empty() -> Self {
-        Self { content: Content::Empty, busy: None }
+        Self { content: Content::Empty, busy: None, _share: None }
     }
 
-    /// All of it at once.
+    /// All of it.
     pub(crate) fn full(bytes: impl Into<Bytes>) -> Self {
-        Self { content: Content::Full(bytes.into()), busy: None }
+        Self { content: Content::Full(bytes.into()), busy: None, _share: None }
     }
 
     /// Piece by piece.
     pub(crate) fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self { content: Content::Stream(Box::pin(pieces)), busy: None }
+        Self { content: Content::Stream(Box::pin(pieces)), busy: None, _share: None }
+    }
+
+    /// The same; `share` is given back when all but the last piece is sent.
+    pub(crate) fn shared(bytes: Bytes, share: Option<Arc<Share>>) -> Self {
+        Self { _share: share, ..Self::full(bytes) }
     }
 
     /// The same; `busy` ends with it.
@@ -62,9 +74,11 @@ impl hyper::body::Body for Body {
         match &mut self.content {
             Content::Empty => Poll::Ready(None),
             Content::Full(bytes) => {
-                let bytes = std::mem::take(bytes);
-                self.content = Content::Empty;
-                Poll::Ready(Some(Ok(Frame::data(bytes))))
+                let piece = bytes.split_to(bytes.len().min(PIECE));
+                if bytes.is_empty() {
+                    self.content = Content::Empty;
+                }
+                Poll::Ready(Some(Ok(Frame::data(piece))))
             }
             Content::Stream(pieces) => {
                 pieces.as_mut().poll_next(cx).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))

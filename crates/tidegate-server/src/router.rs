@@ -72,6 +72,8 @@ pub(crate) struct Route {
     pub(crate) any_query: bool,
     /// Takes as long as it takes: no request timeout.
     pub(crate) patient: bool,
+    /// What its path names is a caller's own key: one that is no text is a wrong field, not a broken request.
+    pub(crate) free_ids: bool,
     /// Whether `Idempotency-Key` means something.
     pub(crate) takes_key: bool,
     pub(crate) answers: &'static [AnswerDoc],
@@ -101,6 +103,7 @@ impl Route {
             params: &[],
             any_query: false,
             patient: false,
+            free_ids: false,
             takes_key: false,
             answers: &[],
             problems: &[],

@@ -312,6 +312,21 @@ pub static CATALOGUE: &[Metric] = &[
         &[],
         "Invalidations of the last minute that were too many to be repeated after a failover.",
     ),
+    metric(
+        "tidegate_origin_calls_total",
+        Kind::Counter,
+        Unit::Count,
+        &["namespace", "outcome"],
+        "Calls to the origin of a namespace of `/v1/cache`: `ok`, `absent`, `timeout`, `status`, `too-large`, `redirect`, `closed`, \
+         `unreachable`, `lost` or `malformed`.",
+    ),
+    metric(
+        "tidegate_origin_bytes_total",
+        Kind::Counter,
+        Unit::Bytes,
+        &["namespace"],
+        "Bytes of bodies that origins sent.",
+    ),
 ];
 
 /// Values of labels that are known before anything happens.

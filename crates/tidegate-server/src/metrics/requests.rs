@@ -13,8 +13,8 @@ use crate::routes;
 pub(crate) const UNMATCHED: usize = usize::MAX;
 
 /// Statuses the server answers with; any other is counted as the last.
-const STATUSES: [u16; 19] =
-    [200, 201, 202, 204, 400, 401, 403, 404, 405, 408, 409, 412, 413, 414, 415, 422, 431, 503, 500];
+const STATUSES: [u16; 21] =
+    [200, 201, 202, 204, 400, 401, 403, 404, 405, 408, 409, 412, 413, 414, 415, 422, 431, 502, 503, 504, 500];
 
 type ByStatus = [OnceLock<(Counter, Histogram)>; STATUSES.len()];
 

@@ -76,6 +76,7 @@ const TAGS: &[(&str, &str)] = &[
     ("payments", "Money that was reported."),
     ("refunds", "Money that is due back."),
     ("stock", "SKUs, their units, their ledger."),
+    ("cache", "Values of other services, read through."),
     ("events", "What happened, in order, nothing skipped."),
     ("operations", "Health, metrics, the clock, reconciliation."),
 ];
@@ -256,7 +257,9 @@ fn response(answer: &AnswerDoc, schemas: &mut Schemas) -> Response {
             "Location" => "Where the order is.",
             "ETag" => "The version, in double quotes.",
             "Idempotent-Replayed" => "`true`: this repeats an earlier answer.",
-            "X-Cache" => "Where the answer comes from: `hit-local`, `hit`, `miss`, `stale` or `negative`.",
+            "X-Cache" => {
+                "Where the answer comes from: `hit-local`, `hit`, `miss`, `stale`, `negative`, or `error`: a failure that is remembered."
+            }
             "X-Cache-Invalidation" => "`pending`: product pages may show what was before until the store answers.",
             _ => "Whole seconds since the answer was loaded.",
         };

@@ -19,7 +19,10 @@ pub(super) fn of(route: &'static Route, schemas: &mut Schemas) -> BTreeMap<u16, 
         kinds.extend([&c::UNAUTHENTICATED, &c::FORBIDDEN]);
     }
     if !route.any_query {
-        kinds.extend([&c::MALFORMED, &c::INVALID, &c::LEDGER_BROKEN, &c::LEDGER_UNAVAILABLE]);
+        kinds.extend([&c::MALFORMED, &c::INVALID]);
+        if !route.free_ids {
+            kinds.extend([&c::LEDGER_BROKEN, &c::LEDGER_UNAVAILABLE]);
+        }
     }
     if has_body {
         kinds.extend([&c::TIMEOUT, &c::TOO_LARGE, &c::UNSUPPORTED_MEDIA_TYPE, &c::OVERLOADED]);

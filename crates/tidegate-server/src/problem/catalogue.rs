@@ -62,6 +62,12 @@ kinds! {
     UNKNOWN_REFUND "unknown-refund" 404 "Unknown refund" false
         "There is no refund with this id."
         "Take the id from `GET /v1/refunds`."
+    UNKNOWN_NAMESPACE "unknown-namespace" 404 "Unknown namespace" false
+        "The server's configuration has no namespace of this name."
+        "Correct the name, or add `[cache.namespace.NAME]` to the configuration and restart the server."
+    ABSENT "absent" 404 "There is none" false
+        "The namespace's origin says that there is nothing under this key (404 or 410)."
+        "Correct the key. If it exists by now, `DELETE` it from the cache or wait until `absent_for` has passed."
     METHOD_NOT_ALLOWED "method-not-allowed" 405 "Method not allowed" false
         "The address exists, but not with this method."
         "Use a method that the `Allow` header lists."
@@ -134,11 +140,20 @@ kinds! {
     INTERNAL "internal" 500 "A fault of the server" false
         "The server met a fault of its own while answering. Whether something was changed is unknown; repeating the request is safe."
         "Report it with the server's log; a repeat with the same id or key changes nothing twice."
+    ORIGIN_FAILED "origin-failed" 502 "The origin failed" true
+        "The namespace's origin gave no usable answer and no older value may be served; `detail` says why."
+        "Look at the origin; ask again after `Retry-After` seconds. Until then the origin is not asked for this key."
+    ORIGIN_TIMEOUT "origin-timeout" 504 "The origin is too slow" true
+        "The namespace's origin gave no whole answer within `load_timeout` and no older value may be served."
+        "Look at the origin; ask again after `Retry-After` seconds. Until then the origin is not asked for this key."
     OVERLOADED "overloaded" 503 "Overloaded" true
         "More requests wait than the server takes. Nothing was changed."
         "Send the request again after `Retry-After` seconds."
     LEDGER_UNAVAILABLE "ledger-unavailable" 503 "Ledger unavailable" true
         "The ledger cannot be reached or cannot write. Nothing was acknowledged."
+        "Send the request again after `Retry-After` seconds; repeating it is safe."
+    STORE_UNAVAILABLE "store-unavailable" 503 "Store unavailable" true
+        "The store that the servers share did not acknowledge the change. It may have been made."
         "Send the request again after `Retry-After` seconds; repeating it is safe."
     STOPPING "stopping" 503 "Stopping" true
         "The server is stopping and takes no new requests."
@@ -163,7 +178,7 @@ mod tests {
         for (i, kind) in ALL.iter().enumerate() {
             assert!(kind.code.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{}", kind.code);
             assert!(ALL[..i].iter().all(|other| other.code != kind.code), "{} twice", kind.code);
-            assert_eq!(kind.retryable, matches!(kind.status, 408 | 503), "{}", kind.code);
+            assert_eq!(kind.retryable, matches!(kind.status, 408 | 502..=504), "{}", kind.code);
         }
     }
 }

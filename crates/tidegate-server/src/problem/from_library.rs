@@ -55,8 +55,9 @@ impl From<CacheError> for Problem {
         }
         match e {
             CacheError::Overloaded { retry_after } => {
-                let detail = "More loads wait than the database is asked for; send this request again in a moment.";
-                Problem::new(&c::OVERLOADED, detail).retry_after(seconds(retry_after))
+                let detail =
+                    "More loads wait than the source is asked for at a time; send this request again in a moment.";
+                Problem::new(&c::OVERLOADED, detail).retry_after(whole_seconds(retry_after))
             }
             CacheError::Stopping => stopping(),
             // Another process' failure comes as its words; a load that lags or takes too long is the ledger's, too.
@@ -72,7 +73,7 @@ impl From<CacheError> for Problem {
 }
 
 /// Whole seconds, at least one.
-fn seconds(pause: Duration) -> u32 {
+pub(crate) fn whole_seconds(pause: Duration) -> u32 {
     u32::try_from(pause.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX).max(1)
 }
 

@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 
 use crate::reply::{self, Body};
 use catalogue::Kind;
-pub(crate) use from_library::{given_up, stopping};
+pub(crate) use from_library::{given_up, stopping, whole_seconds};
 
 /// The media type of every error.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";

@@ -1,6 +1,7 @@
 //! The routes, one file a noun: decode, call the library, encode. Each file ends with its rows of the table.
 
 mod admin;
+mod cache;
 mod events;
 mod machine;
 mod orders;
@@ -32,6 +33,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
         parked::ROUTES,
         skus::ROUTES,
         products::ROUTES,
+        cache::ROUTES,
         events::ROUTES,
         machine::ROUTES,
         pages::ROUTES,

@@ -62,10 +62,12 @@ impl Server {
                 return Err(ServerError::SameToken(same.name.clone(), token.name.clone()));
             }
         }
-        let failed = |source| ServerError::Listen { address: config.listen, source };
+        let address = config.listen;
+        let failed = |source| ServerError::Listen { address, source };
         let listener = listen(config.listen).map_err(failed)?;
+        let app = App::new(config, tidegate)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, app: Arc::new(App::new(config, tidegate)) })
+        Ok(Self { listener, address, app: Arc::new(app) })
     }
 
     /// The address it listens on (with the port the system chose, if the configuration left it open).

@@ -30,6 +30,9 @@ const CALLS: &[(&str, &str, Option<Role>)] = &[
     ("POST", "/v1/skus/{sku}/adjustments", Some(Role::Ops)),
     ("GET", "/v1/skus/{sku}/ledger", Some(Role::Read)),
     ("GET", "/v1/products/{sku}", Some(Role::Read)),
+    ("GET", "/v1/cache/{namespace}/{key}", Some(Role::Read)),
+    ("DELETE", "/v1/cache/{namespace}/{key}", Some(Role::Shop)),
+    ("DELETE", "/v1/cache/{namespace}", Some(Role::Ops)),
     ("GET", "/v1/events", Some(Role::Read)),
     ("GET", "/v1/events/stream", Some(Role::Read)),
     ("GET", "/healthz", None),
@@ -134,6 +137,7 @@ async fn the_open_needs_tokens() {
         manual_clock,
         limits: Limits::default(),
         surface: Surface::Whole,
+        namespaces: Vec::new(),
     };
     let refused = |config| Server::bind(config, tidegate.clone()).err().expect("a refusal").to_string();
     assert!(refused(config(Vec::new(), false)).contains("tidegate token"));

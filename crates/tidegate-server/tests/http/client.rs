@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate::{Embedded, Options, Tidegate};
-use tidegate_server::{Limits, Server, ServerConfig, Token};
+use tidegate_server::{Limits, Namespace, Server, ServerConfig, Token};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -21,11 +21,18 @@ pub struct Api {
 }
 
 /// An answer.
-#[derive(Debug)]
 pub struct Reply {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
+}
+
+/// With the beginning of the body.
+impl std::fmt::Debug for Reply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let body = String::from_utf8_lossy(&self.body[..self.body.len().min(2_000)]);
+        write!(f, "{} {:?} {} bytes: {body}", self.status, self.headers, self.body.len())
+    }
 }
 
 impl Reply {
@@ -71,6 +78,16 @@ impl Api {
 
     /// A server as given.
     pub async fn with(tokens: Vec<Token>, manual_clock: bool, limits: Limits) -> Self {
+        Self::whole(tokens, manual_clock, limits, Vec::new()).await
+    }
+
+    /// A server with these namespaces.
+    pub async fn caching(namespaces: Vec<Namespace>) -> Self {
+        Self::whole(Vec::new(), true, Limits::default(), namespaces).await
+    }
+
+    /// A server as given, with these namespaces.
+    pub async fn whole(tokens: Vec<Token>, manual_clock: bool, limits: Limits, namespaces: Vec<Namespace>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let parts = Embedded::at(folder.path().join("ledger.db"))
             .manual_clock(manual_clock)
@@ -80,7 +97,7 @@ impl Api {
             .expect("a ledger");
         let tidegate = Tidegate::start(parts, Options::default()).await.expect("an instance");
         let listen = "127.0.0.1:0".parse().expect("an address");
-        let config = ServerConfig { listen, tokens, manual_clock, limits, surface: Default::default() };
+        let config = ServerConfig { listen, tokens, manual_clock, limits, surface: Default::default(), namespaces };
         let server = Server::bind(config, tidegate.clone()).expect("a server");
         let address = server.local_addr();
         let (stop, stopped) = oneshot::channel::<()>();

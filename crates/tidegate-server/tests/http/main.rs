@@ -2,10 +2,14 @@
 
 mod access;
 mod bodies;
+mod cache;
+mod cache_bounds;
+mod cache_crowds;
 mod client;
 mod connections;
 mod events;
 mod orders;
+mod origin;
 mod pages;
 mod products;
 mod reference;
