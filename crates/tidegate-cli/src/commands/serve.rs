@@ -152,7 +152,7 @@ pub(super) fn server_config(config: &Config, manual_clock: bool, surface: Surfac
         limits: config.limits,
         manual_clock,
         surface,
-        namespaces: Vec::new(),
+        namespaces: config.namespaces.clone(),
     })
 }
 

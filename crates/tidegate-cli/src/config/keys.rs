@@ -124,8 +124,26 @@ pub const KEYS: &[Key] = &[
     key("limits.write_timeout", Kind::Time(100, HOUR), "20s", "time", None, "how long a client may leave an answer unread while it is sent"),
     key("limits.keep_alive", Kind::Time(100, HOUR), "75s", "time", None, "longest pause between requests of a connection"),
     key("limits.body_memory", Kind::Size(8 << 20, 1 << 40), "64MiB", "size", None, "large bodies (over 64 KiB) in memory at once, all requests together"),
+    key("limits.answer_memory", Kind::Size(32 << 20, 1 << 40), "256MiB", "size", None, "large answers of /v1/cache (over 64 KiB) being sent at once, each value once however many get it"),
     key("limits.event_streams", Kind::Count(0, 1 << 20), "1000", "streams", None, "event streams at once"),
     key("limits.stop_timeout", Kind::Time(0, 6_000), "4s", "time", None, "how long a stop waits for requests under way; the whole stop takes at most 10 s"),
+];
+
+/// Every key of a namespace of `/v1/cache` but its headers, in the order of the example file; NAME stands for its name.
+#[rustfmt::skip]
+pub const NAMESPACE_KEYS: &[Key] = &[
+    key("cache.namespace.NAME.url", Kind::Url, "", "", None, "where its values come from: http or https, {key} in the path or the query; also as url_file"),
+    key("cache.namespace.NAME.fresh_for", Kind::Time(1, YEAR), "60s", "time", None, "how long a value is served as it is, unless it is deleted"),
+    key("cache.namespace.NAME.stale_for", Kind::TimeOrOff(1, YEAR), "10m", "time", None, "how long after that it may be served while it is loaded again, or when that fails; or off"),
+    key("cache.namespace.NAME.absent_for", Kind::TimeOrOff(1, YEAR), "5s", "time", None, "how long it is remembered that the origin said 404 or 410; or off"),
+    key("cache.namespace.NAME.jitter", Kind::Tenths(9), "0.1", "", None, "the part of these times that chance may take off: 0 to 0.9"),
+    key("cache.namespace.NAME.early_refresh", Kind::Tenths(100), "1.0", "", None, "eagerness to load a value again before its time; 0: never, 1: usual, up to 10"),
+    key("cache.namespace.NAME.load_budget", Kind::Count(1, 65_536), "16", "loads", None, "calls to the origin at once, within cache.load_budget; each may hold 16 MiB"),
+    key("cache.namespace.NAME.load_rate", Kind::CountOrZero(1, 1_000_000), "0", "loads a second", None, "calls to the origin that may begin in a second; 0: no bound"),
+    key("cache.namespace.NAME.load_timeout", Kind::Time(100, 5 * 60_000), "10s", "time", None, "for a whole call, connection, redirects and body included; after a tenth of it a reader takes an old value if there is one"),
+    key("cache.namespace.NAME.max_value", Kind::Size(1, 16 << 20), "256KiB", "size", None, "larger values are not stored in Redis"),
+    key("cache.namespace.NAME.local_for", Kind::TimeOrOff(1, YEAR), "60s", "time", None, "longest life of a value's copy in this process; or off"),
+    key("cache.namespace.NAME.allow_private", Kind::Switch, "false", "", None, "whether the origin may have a private, loopback or link-local address"),
 ];
 
 /// Every key as a row of a table: key, default, unit, variable, flag, what it does.
@@ -137,7 +155,7 @@ pub fn reference_rows() -> Vec<[String; 6]> {
         let flag = key.flag.unwrap_or_default();
         [code(key.path), code(key.default), unit.to_owned(), code(&key.env()), code(flag), key.about.to_owned()]
     };
-    KEYS.iter().map(row).collect()
+    KEYS.iter().chain(NAMESPACE_KEYS).map(row).collect()
 }
 
 /// The key at `path`.

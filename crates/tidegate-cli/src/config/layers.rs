@@ -7,6 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, KEYS, Key};
+use super::namespaces;
 use super::tokens::{self, Entry};
 use super::value::{Origin, Raw, Value};
 
@@ -18,6 +19,8 @@ pub struct Layers {
     pub tokens: Vec<Entry>,
     /// Whether any layer names some, sound or not.
     pub names_tokens: bool,
+    /// `[cache.namespace.NAME]`, by name.
+    pub namespaces: BTreeMap<String, namespaces::Entry>,
     /// Settings with a fault of their own.
     pub unsound: BTreeSet<&'static str>,
     /// The file could not be read, or not as TOML.
@@ -101,6 +104,8 @@ impl Layers {
                 let before = self.faults.len();
                 self.tokens = tokens::from_toml(value, place, &mut self.faults);
                 self.names_tokens = !self.tokens.is_empty() || self.faults.len() > before;
+            } else if path == "cache.namespace" {
+                namespaces::from_toml(self, value, place);
             } else if let DeValue::Table(inner) = value.get_ref() {
                 self.enter(&path, inner, origin, place);
             } else {
@@ -133,15 +138,12 @@ impl Layers {
                 keys::nearest(path, KEYS.iter().map(|key| key.path)),
             );
         };
-        let raw = match value.get_ref() {
-            DeValue::String(text) => Raw::Text(text.to_string()),
-            DeValue::Boolean(b) => Raw::Bool(*b),
-            DeValue::Float(n) => Raw::Decimal(n.as_str().to_owned()),
-            DeValue::Integer(n) => match i64::from_str_radix(n.as_str(), n.radix()) {
-                Ok(n) => Raw::Integer(n),
-                Err(_) => return self.fault(&origin, format_args!("{path} is a number too large for any setting")),
-            },
-            _ => {
+        let raw = match (raw_of(value.get_ref()), value.get_ref()) {
+            (Some(raw), _) => raw,
+            (None, DeValue::Integer(_)) => {
+                return self.fault(&origin, format_args!("{path} is a number too large for any setting"));
+            }
+            (None, _) => {
                 self.unsound.insert(key.path);
                 let must = Value { raw: Raw::Bool(false), origin: origin.clone() }.check(key).err();
                 return self.fault(
@@ -189,6 +191,7 @@ impl Layers {
                         self.set_from_file(key, text, origin);
                     }
                 }
+                _ if namespaces::from_env(self, name, text) => {}
                 _ if name == "TIDEGATE_TOKENS" => {
                     let before = self.faults.len();
                     self.tokens = tokens::from_env(name, text, &mut self.faults);
@@ -208,6 +211,17 @@ impl Layers {
             return;
         };
         self.set(key, Raw::Text(text), Origin::Flag(key.flag.unwrap_or("a flag")));
+    }
+}
+
+/// A value of a file, if a setting can have such a one.
+pub(super) fn raw_of(value: &DeValue<'_>) -> Option<Raw> {
+    match value {
+        DeValue::String(text) => Some(Raw::Text(text.to_string())),
+        DeValue::Boolean(b) => Some(Raw::Bool(*b)),
+        DeValue::Float(n) => Some(Raw::Decimal(n.as_str().to_owned())),
+        DeValue::Integer(n) => i64::from_str_radix(n.as_str(), n.radix()).ok().map(Raw::Integer),
+        _ => None,
     }
 }
 

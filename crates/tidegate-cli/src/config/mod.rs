@@ -1,7 +1,7 @@
 //! The layered configuration of `serve`: a TOML file, then `TIDEGATE_*` variables, then flags; the later wins, and each
 //! value remembers where it came from.
 //!
-//! - [`keys`]: every key, once. [`cache`]: how the caches run.
+//! - [`keys`]: every key, once. [`cache`]: how the caches run. [`namespaces`]: what `/v1/cache` reads through.
 //! - [`value`]: one value, its origin, what it may be.
 //! - [`layers`]: reading the layers.
 //! - [`tokens`]: who may call.
@@ -10,6 +10,7 @@
 pub mod cache;
 pub mod keys;
 pub mod layers;
+pub mod namespaces;
 pub mod tokens;
 pub mod value;
 
@@ -21,7 +22,7 @@ use serde_json::json;
 use tidegate::Stores;
 use tidegate::core::{LatePayment, Settings};
 use tidegate::products::CacheOptions;
-use tidegate_server::Limits;
+use tidegate_server::{Limits, Namespace};
 
 use crate::failure::{Failure, Result};
 use layers::Layers;
@@ -72,6 +73,8 @@ pub struct Config {
     pub threads: Option<usize>,
     /// How the caches run.
     pub cache: CacheOptions,
+    /// What `/v1/cache` reads through.
+    pub namespaces: Vec<Namespace>,
     /// Bounds of the HTTP server.
     pub limits: Limits,
     /// Who may call.
@@ -114,6 +117,7 @@ impl Config {
             // What it says is unknown, so that nothing can be said of what fits together.
             return Err(refused(&layers.faults));
         }
+        let namespaces = namespaces::built(&mut layers);
         let number = |path: &str| get(&layers, path).number().unwrap_or_default();
         let count = |path: &str| usize::try_from(number(path)).unwrap_or(usize::MAX);
         let time = |path: &str| Duration::from_millis(get(&layers, path).time_ms().unwrap_or_default().unsigned_abs());
@@ -139,6 +143,7 @@ impl Config {
             write_stall_timeout: time("limits.write_timeout"),
             keep_alive_timeout: time("limits.keep_alive"),
             body_budget_bytes: size("limits.body_memory"),
+            answer_budget_bytes: size("limits.answer_memory"),
             max_event_streams: count("limits.event_streams"),
             stop_patience: time("limits.stop_timeout"),
             ..usual
@@ -201,7 +206,20 @@ impl Config {
         match stores {
             Some(stores) if layers.faults.is_empty() => {
                 let tokens = layers.tokens.clone();
-                Ok(Self { listen, stores, lease_ms, log, queue_size, workers, threads, cache, limits, tokens, layers })
+                Ok(Self {
+                    listen,
+                    stores,
+                    lease_ms,
+                    log,
+                    queue_size,
+                    workers,
+                    threads,
+                    cache,
+                    namespaces,
+                    limits,
+                    tokens,
+                    layers,
+                })
             }
             _ => Err(refused(&layers.faults)),
         }
@@ -222,7 +240,8 @@ impl Config {
             .tokens
             .iter()
             .map(|token| [format!("tokens.{}", token.name), format!("role {}", token.role), token.origin.to_string()]);
-        keys.chain(tokens).collect()
+        let namespaces = self.layers.namespaces.iter().flat_map(|(name, entry)| entry.shown(name));
+        keys.chain(namespaces).chain(tokens).collect()
     }
 
     /// The same as one JSON object: `{"key": {"value", "from"}}`.
@@ -382,6 +401,23 @@ mod tests {
             assert!(!about.is_empty(), "{} has no comment above it", key.path);
             let unit = if matches!(key.unit, "time" | "size") { "" } else { key.unit };
             assert!(about.contains(unit), "the comment above {} does not name its unit, {}", key.path, key.unit);
+        }
+        let from = text.find("# [cache.namespace.items]").unwrap();
+        let block = text[from..].split("\n\n").next().unwrap();
+        let block: String = block.lines().map(|line| format!("{}\n", &line[2..])).collect();
+        let mut layers = Layers::default();
+        layers.read_toml("tidegate.example.toml", &block);
+        assert_eq!(namespaces::built(&mut layers).len(), 1);
+        assert_eq!(layers.faults, Vec::<String>::new(), "the commented-out namespace");
+        let shown = layers.namespaces["items"].shown("items");
+        for key in keys::NAMESPACE_KEYS {
+            let path = key.path.replace("NAME", "items");
+            let [_, value, from] = shown.iter().find(|row| row[0] == path).unwrap();
+            assert!(from.starts_with("tidegate.example.toml"), "the example leaves out {path}");
+            assert!(key.default.is_empty() || value == key.default, "{path} is {value}");
+            let line = block.lines().find(|line| line.starts_with(path.rsplit('.').next().unwrap())).unwrap();
+            let unit = if matches!(key.unit, "time" | "size") { "" } else { key.unit };
+            assert!(line.contains(unit), "{path} does not name its unit, {unit}");
         }
         let tokens = &text[text.find("# [[tokens]]").unwrap()..];
         let commented: String =
