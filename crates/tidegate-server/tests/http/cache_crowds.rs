@@ -25,11 +25,11 @@ async fn two_hundred_callers_cost_the_origin_one_call() {
             let reply = reader.await.expect("no panic");
             assert_eq!((reply.status, reply.body), (200, format!("v{round}").into_bytes()));
         }
-        assert_eq!(origin.calls(), round);
+        assert_eq!(origin.calls_of("/x"), round);
         assert_eq!(api.raw("DELETE", "/v1/cache/items/x", &[], b"").await.status, 204);
     }
     // A failure is one call, too.
-    origin.now(|_, _| Act::status(500).after(Duration::from_millis(200)));
+    origin.now(|_, _| Act::status(500).after(Duration::from_millis(1_000)));
     let readers: Vec<_> = (0..200)
         .map(|_| {
             let api = Arc::clone(&api);
@@ -39,7 +39,8 @@ async fn two_hundred_callers_cost_the_origin_one_call() {
     for reader in readers {
         assert_eq!(reader.await.expect("no panic"), "origin-failed");
     }
-    assert_eq!(origin.calls(), 3);
+    // A hot key may be loaded again by itself after its delete; this one is new.
+    assert_eq!(origin.calls_of("/bad"), 1);
     Arc::into_inner(api).expect("the last").stop().await;
 }
 

@@ -117,6 +117,11 @@ impl Origin {
         self.calls.load(Ordering::SeqCst)
     }
 
+    /// Calls of this path, among the last hundred.
+    pub fn calls_of(&self, path: &str) -> usize {
+        self.asked.lock().expect("not poisoned").iter().filter(|asked| asked.path == path).count()
+    }
+
     /// Connections so far.
     pub fn connections(&self) -> u64 {
         self.connections.load(Ordering::SeqCst)
