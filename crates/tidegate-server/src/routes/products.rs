@@ -40,7 +40,8 @@ pub(crate) fn x_cache<V>(read: &Read<V>) -> HeaderValue {
         (_, false, _) => "negative",
         (_, _, true) => "stale",
         (Source::Local, ..) => "hit-local",
-        (Source::Store, ..) => "hit",
+        // Only an absence comes from a filter.
+        (Source::Store | Source::Filter, ..) => "hit",
     })
 }
 

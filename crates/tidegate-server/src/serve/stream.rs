@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-use super::connection::Connection;
+use super::connection::{Connection, Phase};
 use crate::app::App;
 use crate::metrics::requests::UNMATCHED;
 use crate::problem::{self, MEDIA_TYPE, Problem, catalogue};
@@ -27,6 +27,9 @@ pub(crate) struct Stream {
     tcp: TcpStream,
     stall_timeout: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
+    /// Something was written and the answer it belongs to is not known to be over: what comes next may be a part of a body,
+    /// whatever it looks like.
+    amid: bool,
     /// What is sent in place of an answer of hyper's, as far as it is not sent yet.
     substitute: Option<Bytes>,
     app: Arc<App>,
@@ -36,7 +39,7 @@ pub(crate) struct Stream {
 impl Stream {
     /// Wraps `tcp`.
     pub(crate) fn new(tcp: TcpStream, stall_timeout: Duration, app: Arc<App>, connection: Arc<Connection>) -> Self {
-        Self { tcp, stall_timeout, stalled: None, substitute: None, app, connection }
+        Self { tcp, stall_timeout, stalled: None, amid: false, substitute: None, app, connection }
     }
 
     /// Sends a problem document as far as the socket takes it at once, and closes.
@@ -81,13 +84,15 @@ impl AsyncRead for Stream {
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
-        if this.substitute.is_none()
+        if !this.amid
+            && this.substitute.is_none()
             && let Some(problem) = automatic(bytes)
         {
             this.app.metrics.answered(UNMATCHED, status_of(&problem), Duration::ZERO);
             this.substitute = Some(raw_response(&problem).into());
         }
         let Some(mut left) = this.substitute.take() else {
+            this.amid = true;
             return this.poll_send(cx, bytes);
         };
         while left.has_remaining() {
@@ -103,6 +108,8 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // hyper flushes once it has written all it has; while the answer's body lives there is more to come.
+        self.amid &= self.connection.phase() == Phase::Busy;
         Pin::new(&mut self.tcp).poll_flush(cx)
     }
 

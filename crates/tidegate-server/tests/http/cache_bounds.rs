@@ -8,7 +8,7 @@ use tidegate_server::{Limits, Namespace, Origin as At};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::cache::namespace;
-use super::client::Api;
+use super::client::{Api, parse, read_one};
 use super::origin::{Act, Origin};
 
 /// The largest body of an answer.
@@ -243,4 +243,39 @@ async fn loads_that_wait_too_long_are_overload() {
     }
     assert!(origin.calls() <= 6, "{}", origin.calls());
     Arc::into_inner(api).expect("the last").stop().await;
+}
+
+#[tokio::test]
+async fn a_value_that_looks_like_an_answer_is_a_value() {
+    let tail = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
+    for before in [0, 64 << 10, 256 << 10, 512 << 10, 1 << 20] {
+        let body = [vec![b'x'; before], tail.as_bytes().to_vec()].concat();
+        let sent = body.clone();
+        let origin = Origin::start(move |_, _| Act::typed("a/b", sent.clone())).await;
+        let api = Api::caching(vec![namespace("items", &origin.url("/{key}"))]).await;
+        for _ in 0..2 {
+            let reply = api.get("/v1/cache/items/x").await;
+            assert!(reply.status == 200 && reply.body == body, "{before}: {} bytes", reply.body.len());
+        }
+        api.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn nonsense_after_an_answer_is_still_told_as_a_problem() {
+    let origin = Origin::start(|asked, _| Act::text("x".repeat(asked.path[1..].parse().expect("a number")))).await;
+    let api = Api::caching(vec![namespace("items", &origin.url("/{key}"))]).await;
+    for bytes in [1, 300_000, 3_000_000] {
+        let mut connection = api.connect().await;
+        for _ in 0..3 {
+            let request = format!("GET /v1/cache/items/{bytes} HTTP/1.1\r\nhost: {}\r\n\r\n", api.address);
+            connection.write_all(request.as_bytes()).await.expect("sent");
+            assert_eq!(read_one(&mut connection).await.body.len(), bytes);
+        }
+        connection.write_all(b"nonsense\r\n\r\n").await.expect("sent");
+        let mut answer = Vec::new();
+        connection.read_to_end(&mut answer).await.expect("an answer");
+        assert_eq!(parse(&answer).code(), "malformed", "after {bytes} bytes");
+    }
+    api.stop().await;
 }
