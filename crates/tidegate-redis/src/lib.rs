@@ -22,6 +22,8 @@ mod scripts;
 
 pub use blocks::{OrderStatus, StatusChange, StatusOutcome, StockAnswer, StockCounter, StockOperation};
 pub use bus::RedisBus;
+#[cfg(feature = "ceiling")]
+pub use cache::BareReads;
 pub use cache::{RedisCache, RedisCacheOptions};
 pub use connect::{Connector, RedisOptions};
 pub use deadlines::{DeadlineOptions, RedisDeadlines};

@@ -17,6 +17,7 @@ struct Faults {
     silent: AtomicBool,
     refusing: AtomicBool,
     replies_to_cut: AtomicUsize,
+    replies_to_tear: AtomicUsize,
     stopped: AtomicBool,
     links: Mutex<Vec<TcpStream>>,
 }
@@ -85,6 +86,11 @@ impl Proxy {
         self.faults.replies_to_cut.store(count, Ordering::SeqCst);
     }
 
+    /// Of the next `count` answers of the server only the first half arrives, then their connections are cut.
+    pub fn tear_replies(&self, count: usize) {
+        self.faults.replies_to_tear.store(count, Ordering::SeqCst);
+    }
+
     /// Answers that are still to be swallowed.
     #[must_use]
     pub fn replies_to_cut(&self) -> usize {
@@ -136,6 +142,11 @@ fn forward(mut from: TcpStream, mut to: TcpStream, faults: &Faults, replies: boo
         }
         let cut = |n: usize| n.checked_sub(1);
         if replies && faults.replies_to_cut.fetch_update(Ordering::SeqCst, Ordering::SeqCst, cut).is_ok() {
+            break;
+        }
+        if replies && faults.replies_to_tear.fetch_update(Ordering::SeqCst, Ordering::SeqCst, cut).is_ok() {
+            // The connection ends in any case.
+            let _ = to.write_all(&buffer[..read.div_ceil(2)]);
             break;
         }
         let delay = faults.delay_ms.load(Ordering::SeqCst);

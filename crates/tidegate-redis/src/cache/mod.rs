@@ -3,7 +3,8 @@
 //! - [`ops`]: operations as scripts and commands. Reads are plain `GET`s.
 //! - [`ears`], [`stream`], [`wire`]: what processes tell each other, through streams that can be resumed.
 //! - [`beat`], [`clock`], [`recent`]: the server's clock; what is done again on a server that was not known.
-//! - [`clear`]: deleting a namespace; counters of tags. [`options`]: [`RedisCacheOptions`].
+//! - [`clear`]: deleting a namespace; counters of tags. [`options`]: [`RedisCacheOptions`]. `ceiling` (feature `ceiling`): what
+//!   the bench compares with.
 //!
 //! Every key expires. What the server loses (a restart, an eviction) is a miss, and a process that may have missed a
 //! notice hears of a gap. A failover may lose deletes that the old master acknowledged: each process repeats its own of the
@@ -12,6 +13,8 @@
 //! reading there what others have deleted on the new one.
 
 mod beat;
+#[cfg(feature = "ceiling")]
+mod ceiling;
 mod clear;
 mod clock;
 mod ears;
@@ -21,6 +24,8 @@ mod recent;
 mod stream;
 mod wire;
 
+#[cfg(feature = "ceiling")]
+pub use ceiling::BareReads;
 pub use options::RedisCacheOptions;
 
 use std::collections::HashSet;
@@ -133,11 +138,6 @@ impl RedisCache {
         self.inner.connector.commands_sent()
     }
 
-    fn take_tasks(&self) -> Vec<JoinHandle<()>> {
-        std::mem::take(&mut self.tasks.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
     pub(crate) fn connector(&self) -> &Connector {
         &self.inner.connector
     }
@@ -145,6 +145,11 @@ impl RedisCache {
     pub(crate) fn keys(&self) -> &Keys {
         &self.inner.keys
     }
+
+    fn take_tasks(&self) -> Vec<JoinHandle<()>> {
+        std::mem::take(&mut self.tasks.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
 
 impl Drop for RedisCache {
     fn drop(&mut self) {
@@ -366,11 +371,11 @@ impl CacheStore for RedisCache {
         Box::pin(self.inner.read(key))
     }
 
-    fn read_many<'a>(&'a self, keys: &'a [CacheKey]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>>> {
     fn membership(&self) -> Option<&dyn MembershipStore> {
         Some(self)
     }
 
+    fn read_many<'a>(&'a self, keys: &'a [CacheKey]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>>> {
         Box::pin(self.inner.read_many(keys))
     }
 

@@ -26,6 +26,12 @@ impl Connector {
         answer.map_err(failed)
     }
 
+    /// The present connection, for commands as one writes them with the client.
+    #[cfg(feature = "ceiling")]
+    pub(crate) fn bare(&self) -> Option<Bare> {
+        self.shared.link.load_full().map(|link| Bare((*link).clone()))
+    }
+
     /// The masters of a Cluster, each once; none for a server alone.
     pub(crate) async fn masters(&self) -> Result<Vec<Master>> {
         self.link()?.masters().await.map_err(failed)
@@ -44,6 +50,23 @@ impl Connector {
 
     fn link(&self) -> Result<Arc<Link>> {
         self.shared.link.load_full().ok_or_else(|| unavailable(&self.shared.trouble.load()))
+    }
+}
+
+/// A connection without anything of ours around it.
+#[cfg(feature = "ceiling")]
+#[derive(Clone)]
+pub(crate) struct Bare(Link);
+
+#[cfg(feature = "ceiling")]
+impl Bare {
+    /// Asks as one does with the client.
+    pub(crate) async fn ask<T: redis::FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
+        match &self.0 {
+            Link::One(connection) => command.query_async(&mut connection.clone()).await,
+            #[cfg(feature = "cluster")]
+            Link::Cluster(connection) => command.query_async(&mut connection.clone()).await,
+        }
     }
 }
 

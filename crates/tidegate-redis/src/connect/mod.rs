@@ -31,6 +31,8 @@ use crate::keys::Keys;
 use crate::reply;
 use crate::scripts::Script;
 
+#[cfg(feature = "ceiling")]
+pub(crate) use self::direct::Bare;
 pub(crate) use self::direct::{is_on_its_way, run_id};
 pub(crate) use self::link::{RedisResult, connect_for_waiting, listening_hosts};
 pub(crate) use self::listen::{Heard, Listener};

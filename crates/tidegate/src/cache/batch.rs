@@ -271,6 +271,7 @@ where
             }
             return;
         }
+        permit.begin().await;
         let orders: Vec<u64> = granted.iter().map(|one| mark_began(self, &one.member.leader.flight)).collect();
         let born = self.hub.store.store.now();
         let began = tokio::time::Instant::now();

@@ -23,6 +23,9 @@ pub(super) struct Gate {
     permits: Arc<Semaphore>,
     budget: usize,
     rate: Mutex<Governor>,
+    /// When loads may begin: between its place in the rate and its beginning a load asks for a lease, and those that a slow
+    /// answer held up must not begin all at once.
+    beginnings: Mutex<Governor>,
     waiting: AtomicUsize,
     /// What a load takes, microseconds, a moving mean.
     mean_us: AtomicU64,
@@ -45,6 +48,19 @@ impl Permit {
     pub(super) fn unused(self) {
         for (gate, _, place) in &self.places {
             gate.rate().give_back(*place);
+        }
+    }
+
+    /// To be awaited just before the load begins. As long as a lease took to be granted, at most.
+    pub(super) async fn begin(&self) {
+        for (gate, ..) in &self.places {
+            let admission = {
+                let mut beginnings = gate.beginnings.lock().unwrap_or_else(PoisonError::into_inner);
+                beginnings.admit(gate.now(), Duration::MAX)
+            };
+            if let Admission::After(pause) = admission {
+                tokio::time::sleep(pause).await;
+            }
         }
     }
 
@@ -72,6 +88,7 @@ impl Gate {
             permits: Arc::new(Semaphore::new(budget)),
             budget,
             rate: Mutex::new(Governor::new(rate)),
+            beginnings: Mutex::new(Governor::new(rate)),
             waiting: AtomicUsize::new(0),
             mean_us: AtomicU64::new(0),
             ticks,
@@ -215,6 +232,25 @@ mod tests {
         }
         assert!(began.elapsed() >= SECOND / 2, "{:?}", began.elapsed());
         assert!(admit([&cache, &process], SECOND / 20).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn loads_that_were_held_up_together_begin_apart() {
+        let (process, cache) = (gate(64, 10), gate(64, 0));
+        let mut permits = Vec::new();
+        for _ in 0..5 {
+            permits.push(admit([&cache, &process], SECOND).await.expect("within patience"));
+        }
+        let began = tokio::time::Instant::now();
+        for permit in &permits {
+            permit.begin().await;
+        }
+        assert!(began.elapsed() >= SECOND * 4 / 10, "{:?}", began.elapsed());
+        // One that comes in time does not wait.
+        tokio::time::sleep(SECOND).await;
+        let (permit, began) = (admit([&cache, &process], SECOND).await.expect("free"), tokio::time::Instant::now());
+        permit.begin().await;
+        assert!(began.elapsed().is_zero());
     }
 
     #[tokio::test(start_paused = true)]

@@ -383,6 +383,7 @@ where
         };
         // Before the load: whoever bumps a tag later makes this entry old.
         let stamps = self.inner.stamps(&hashes).await.ok();
+        permit.begin().await;
         let store = &self.inner.hub.store;
         let order = mark_began(&self.inner, &self.flight);
         let born = store.store.now();

@@ -25,6 +25,8 @@ mod attempt;
 mod batch;
 mod builder;
 mod caches;
+#[cfg(feature = "ceiling")]
+pub(crate) mod ceiling;
 mod chain;
 mod codec;
 mod errors;

@@ -72,7 +72,7 @@ impl Line {
     }
 
     fn cells(&self) -> Vec<String> {
-        let ms = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.1}"));
+        let ms = |value: Option<f64>| value.map_or_else(String::new, short);
         let ratio = self.ratio.map_or_else(String::new, |r| format!("{:.0} %", r * 100.0));
         let ceiling = self.ceiling.map_or_else(String::new, |c| format!("{c:.0}"));
         let rate = if self.rate < 100.0 { format!("{:.2}", self.rate) } else { format!("{:.0}", self.rate) };
@@ -80,6 +80,11 @@ impl Line {
         let what = format!("{}{errors}", self.what);
         vec![what, rate, self.unit.to_owned(), ms(self.p50_ms), ms(self.p99_ms), ms(self.max_ms), ceiling, ratio]
     }
+}
+
+/// A time in milliseconds, with as many digits as say something.
+fn short(ms: f64) -> String {
+    if ms >= 0.1 || ms == 0.0 { format!("{ms:.1}") } else { format!("{ms:.6}") }
 }
 
 /// No figure here means more than a thousandth.

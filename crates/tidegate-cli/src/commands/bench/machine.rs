@@ -17,6 +17,9 @@ pub struct Machine {
     pub tidegate: &'static str,
     /// `release` or `debug`.
     pub build: &'static str,
+    /// The Redis that private servers run, if one is installed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis: Option<String>,
     /// When, UTC.
     pub date: String,
 }
@@ -37,6 +40,7 @@ impl Machine {
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             tidegate: env!("CARGO_PKG_VERSION"),
             build: if cfg!(debug_assertions) { "debug" } else { "release" },
+            redis: super::cache::version(),
             date: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         }
     }
@@ -45,8 +49,14 @@ impl Machine {
     pub fn text(&self) -> String {
         let gib = self.memory_bytes as f64 / f64::from(1_u32 << 30);
         format!(
-            "{}, {} cores, {gib:.0} GiB, Linux {}; tidegate {} ({} build); {}",
-            self.cpu, self.cores, self.kernel, self.tidegate, self.build, self.date
+            "{}, {} cores, {gib:.0} GiB, Linux {}; tidegate {} ({} build){}; {}",
+            self.cpu,
+            self.cores,
+            self.kernel,
+            self.tidegate,
+            self.build,
+            self.redis.as_ref().map_or_else(String::new, |redis| format!(", {redis}")),
+            self.date
         )
     }
 }

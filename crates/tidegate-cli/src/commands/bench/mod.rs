@@ -1,9 +1,10 @@
 //! `tidegate bench`: rates and latencies, each beside the bare thing it is built on, measured in the same run.
 //!
-//! - [`orders`]: the cases. [`child`]: the server under test, a process of its own. [`bare`]: the bare HTTP handler.
+//! - [`orders`], [`cache`]: the cases. [`child`]: the server under test, a process of its own. [`bare`]: the bare HTTP handler.
 //! - [`line`]: one figure, and how it is printed. [`machine`]: on what it was measured.
 
 mod bare;
+mod cache;
 mod child;
 mod line;
 mod machine;
@@ -38,6 +39,9 @@ pub struct Args {
     /// Folder for the ledgers: put it on the disk that is to be measured [default: a temporary one]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<std::path::PathBuf>,
+    /// Measure the cache on this Redis or Valkey; keys named tidegate_bench_.. are made and deleted [default: a private one]
+    #[arg(long, value_name = "URL")]
+    redis: Option<String>,
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
@@ -47,6 +51,11 @@ pub struct Args {
 enum What {
     /// Orders: placing, refusing, cancelling on time
     Orders,
+    /// The cache: hits, crowds, bad days
+    Cache,
+    /// A process with a cache, for the cases with several
+    #[value(hide = true)]
+    CacheProcess,
     /// The bare HTTP handler beside which refusals are measured
     #[value(hide = true)]
     Bare,
@@ -59,12 +68,16 @@ pub fn run(args: Args) -> Result {
     }
     match args.what {
         What::Bare => bare::serve(),
-        What::Orders => {
-            let mut printer = Printer::new("orders", args.json);
-            printer.machine()?;
-            let measured = orders::run(&args, &mut printer);
-            printer.finish()?;
-            measured
-        }
+        What::CacheProcess => cache::serve(),
+        What::Orders => measure("orders", &args, orders::run),
+        What::Cache => measure("cache", &args, cache::run),
     }
+}
+
+fn measure(bench: &'static str, args: &Args, run: fn(&Args, &mut Printer) -> Result) -> Result {
+    let mut printer = Printer::new(bench, args.json);
+    printer.machine()?;
+    let measured = run(args, &mut printer);
+    printer.finish()?;
+    measured
 }

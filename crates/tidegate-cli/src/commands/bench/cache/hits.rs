@@ -1,0 +1,310 @@
+//! Hits, each beside the bare thing it is built on: batches of both by turns, on the same connection, over the same bytes.
+
+use std::future::Future;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use serde::{Deserialize, Serialize};
+use tidegate::bare_cache::{BareMap, BareReads};
+use tidegate::cache::{Cache, CacheKey, Caches, Codec, Json, Key, Loaded, RedisCache, Ttl};
+use tidegate::core::cache::Entry;
+
+use super::child::NoRow;
+use super::{Bench, broken};
+use crate::commands::bench::line::Line;
+use crate::failure::{Failure, Result};
+use crate::load::record::Percentiles;
+use crate::runtime;
+
+/// Calls of which the time is taken together.
+const BATCH: usize = 1_000;
+/// Keys of the wide case.
+const WIDE: usize = 100_000;
+/// Keys in Redis.
+const STORED: usize = 1_000;
+/// Keys of a page.
+const PAGE: usize = 100;
+/// Callers at once.
+const CALLERS: [usize; 2] = [1, 64];
+/// Batches of each kind.
+const BATCHES: u64 = 40;
+
+/// A row of some hundred bytes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Product {
+    sku: String,
+    title: String,
+    description: String,
+    price: i64,
+    currency: String,
+    tags: Vec<String>,
+}
+
+type ProductKey = (u64, u32);
+
+fn product(key: ProductKey) -> Product {
+    let (id, shop) = key;
+    Product {
+        sku: format!("SKU-{id}-{shop}"),
+        title: format!("Teapot number {id}"),
+        description: "Stoneware, glazed inside and out, 1.2 litres, with a sieve; dishwasher-proof up to 60 degrees"
+            .to_owned(),
+        price: 2_499,
+        currency: "GBP".to_owned(),
+        tags: ["kitchen", "tea", "stoneware"].map(str::to_owned).to_vec(),
+    }
+}
+
+/// A key; neighbours are far from each other.
+fn key(n: usize) -> ProductKey {
+    ((n as u64).wrapping_mul(0x9e37_79b9), n as u32 % 7)
+}
+
+fn build(caches: &Caches, namespace: &str, local_bytes: usize) -> Result<Cache<ProductKey, Product>> {
+    let builder = caches.cache(namespace).fresh_for(Ttl::seconds::<3_600>());
+    let builder =
+        if local_bytes > 0 { builder.local(local_bytes, Ttl::seconds::<3_600>()) } else { builder.no_local() };
+    builder.loader(|key: ProductKey, _| async move { Ok::<_, NoRow>(Loaded::value(product(key))) }).map_err(broken)
+}
+
+/// The middle and the end of times that are sorted here.
+struct Times(Vec<Duration>);
+
+impl Times {
+    fn new(mut times: Vec<Duration>) -> Self {
+        times.sort_unstable();
+        Self(times)
+    }
+
+    fn at(&self, part: f64) -> f64 {
+        let last = self.0.len().saturating_sub(1);
+        self.0.get((last as f64 * part) as usize).map_or(0.0, Duration::as_secs_f64)
+    }
+
+    /// Calls a second at the median, of `calls` in each.
+    fn rate(&self, calls: usize) -> f64 {
+        calls as f64 / self.at(0.5).max(1e-12)
+    }
+
+    /// Of one call of `calls`, milliseconds.
+    fn of_one(&self, calls: usize) -> Percentiles {
+        let ms = |part| self.at(part) * 1_000.0 / calls as f64;
+        Percentiles { p50: ms(0.5), p99: ms(0.99), max: ms(1.0) }
+    }
+}
+
+/// Hits in process, on one hot key and on many.
+pub fn local(bench: &mut Bench<'_>) -> Result {
+    let batches = bench.scaled(2_000, 200) as usize;
+    let measured = runtime::run(async {
+        let caches = Caches::builder(bench.store().await?).local_bytes(256 << 20).load_budget(1_000);
+        let caches = caches.start().map_err(broken)?;
+        let cache = build(&caches, "local", 200 << 20)?;
+        let mut measured = Vec::new();
+        for keys in [1, WIDE] {
+            let keys: Vec<ProductKey> = (0..keys).map(key).collect();
+            measured.push((keys.len(), local_batches(&cache, &keys, batches).await?));
+        }
+        caches.close().await;
+        Ok(measured)
+    })?;
+    for (keys, (bare, ours)) in measured {
+        let which = if keys == 1 { "one hot key".to_owned() } else { format!("{keys} keys") };
+        let line = Line::new(format!("local hit, {which}"), ours.rate(BATCH), "hits/s").times(ours.of_one(BATCH));
+        bench.printer.line(line.beside("the map's own get with the encoded key at hand", Some(bare.rate(BATCH))))?;
+    }
+    Ok(())
+}
+
+async fn local_batches(
+    cache: &Cache<ProductKey, Product>,
+    keys: &[ProductKey],
+    batches: usize,
+) -> Result<(Times, Times)> {
+    let map = BareMap::new(2 * WIDE);
+    let encoded: std::result::Result<Vec<_>, _> = keys.iter().map(Key::encode).collect();
+    let encoded: Vec<Box<[u8]>> = encoded.map_err(broken)?.iter().map(|key| key.as_bytes().into()).collect();
+    for (key, bytes) in keys.iter().zip(&encoded) {
+        map.insert(bytes, Arc::new(product(*key)));
+    }
+    for part in keys.chunks(BATCH) {
+        for read in cache.get_many(part).await {
+            read.map_err(broken)?;
+        }
+    }
+    let (mut bare, mut ours) = (Vec::with_capacity(batches), Vec::with_capacity(batches));
+    for batch in 0..batches {
+        let of = |n: usize| (batch * BATCH + n) % keys.len();
+        let began = Instant::now();
+        for n in 0..BATCH {
+            drop(black_box(map.get(&encoded[of(n)])));
+        }
+        bare.push(began.elapsed());
+        let began = Instant::now();
+        for n in 0..BATCH {
+            drop(black_box(cache.get(&keys[of(n)]).await.map_err(broken)?));
+        }
+        ours.push(began.elapsed());
+        if batch % 16 == 0 {
+            // The runtime's other tasks: the bus is listened to.
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok((Times::new(bare), Times::new(ours)))
+}
+
+/// Entries in Redis, and how to read them without the cache.
+struct Stored {
+    cache: Cache<ProductKey, Product>,
+    caches: Caches,
+    bare: BareReads,
+    keys: Vec<ProductKey>,
+    /// Of each key: where it lies, and where its payload is in what lies there.
+    places: Vec<(Vec<u8>, std::ops::Range<usize>)>,
+}
+
+impl Stored {
+    async fn fill(bench: &Bench<'_>) -> Result<Self> {
+        let store = bench.store().await?;
+        let caches = Caches::builder(store.clone()).start().map_err(broken)?;
+        let cache = build(&caches, "stored", 0)?;
+        let bare = store.bare_reads().map_err(broken)?;
+        let keys: Vec<ProductKey> = (0..STORED).map(key).collect();
+        let mut places = Vec::with_capacity(STORED);
+        for key in &keys {
+            cache.get(key).await.map_err(broken)?;
+            places.push(place(&store, &bare, key).await?);
+        }
+        Ok(Self { cache, caches, bare, keys, places })
+    }
+
+    async fn bare_one(&self, n: usize, decodes: bool) -> Result {
+        let (name, payload) = &self.places[n % STORED];
+        let bytes = self.bare.get(name).await.map_err(broken)?.ok_or_else(|| broken("a stored entry is gone"))?;
+        if decodes {
+            decode(&bytes, payload)?;
+        }
+        Ok(())
+    }
+
+    async fn our_one(&self, n: usize) -> Result {
+        let read = self.cache.get(&self.keys[n % STORED]).await.map_err(broken)?;
+        black_box(read.value.as_deref());
+        Ok(())
+    }
+
+    async fn bare_page(&self, n: usize) -> Result {
+        let from = n * 37 % (STORED - PAGE);
+        let places = &self.places[from..from + PAGE];
+        let names: Vec<Vec<u8>> = places.iter().map(|(name, _)| name.clone()).collect();
+        let found = self.bare.get_many(&names).await.map_err(broken)?;
+        for (bytes, (_, payload)) in found.iter().zip(places) {
+            decode(bytes.as_deref().unwrap_or_default(), payload)?;
+        }
+        Ok(())
+    }
+
+    async fn our_page(&self, n: usize) -> Result {
+        let from = n * 37 % (STORED - PAGE);
+        for read in self.cache.get_many(&self.keys[from..from + PAGE]).await {
+            black_box(read.map_err(broken)?.value.as_deref());
+        }
+        Ok(())
+    }
+}
+
+fn decode(bytes: &[u8], payload: &std::ops::Range<usize>) -> Result {
+    let payload = bytes.get(payload.clone()).ok_or_else(|| broken("a stored entry has changed"))?;
+    let product: Product = Json.decode(payload).map_err(broken)?;
+    black_box(&product);
+    Ok(())
+}
+
+async fn place(store: &RedisCache, bare: &BareReads, key: &ProductKey) -> Result<(Vec<u8>, std::ops::Range<usize>)> {
+    let encoded = key.encode().map_err(broken)?;
+    let whole = CacheKey { namespace: "stored".into(), schema: 0, key: Bytes::copy_from_slice(encoded.as_bytes()) };
+    let name = store.redis_keys(&whole).swap_remove(0);
+    let bytes = bare.get(&name).await.map_err(broken)?.unwrap_or_default();
+    match Entry::read(&bytes, encoded.as_bytes(), 0) {
+        Ok(Entry::Value { payload, .. }) => {
+            // A checksum of eight bytes follows it.
+            let end = bytes.len() - 8;
+            Ok((name, end - payload.len()..end))
+        }
+        other => Err(Failure::Work(format!("the cache has stored {other:?}"))),
+    }
+}
+
+/// `count` calls by `callers` at once.
+async fn many_calls<F: Future<Output = Result>>(
+    callers: usize,
+    count: usize,
+    call: impl Fn(usize) -> F,
+) -> Result<Duration> {
+    let began = Instant::now();
+    let each = count / callers;
+    let all = (0..callers).map(|caller| {
+        let call = &call;
+        async move {
+            for n in 0..each {
+                call(caller * each + n).await?;
+            }
+            Ok::<_, Failure>(())
+        }
+    });
+    join_all(all).await.into_iter().collect::<Result>()?;
+    Ok(began.elapsed())
+}
+
+/// Hits in Redis.
+pub fn store(bench: &mut Bench<'_>, where_: &str) -> Result {
+    let batches = bench.scaled(BATCHES, 10);
+    let measured = runtime::run(async {
+        let stored = Stored::fill(bench).await?;
+        let mut measured = Vec::new();
+        for callers in CALLERS {
+            let count = BATCH / callers * callers;
+            let (mut get, mut bare, mut ours) = (Vec::new(), Vec::new(), Vec::new());
+            for _ in 0..batches {
+                get.push(many_calls(callers, count, |n| stored.bare_one(n, false)).await?);
+                bare.push(many_calls(callers, count, |n| stored.bare_one(n, true)).await?);
+                ours.push(many_calls(callers, count, |n| stored.our_one(n)).await?);
+            }
+            measured.push((callers, count, [get, bare, ours].map(Times::new)));
+        }
+        stored.caches.close().await;
+        Ok(measured)
+    })?;
+    for (callers, count, [get, bare, ours]) in measured {
+        let at_once = if callers == 1 { "one at a time".to_owned() } else { format!("{callers} at once") };
+        let per_call = |times: &Times| times.of_one(count / callers);
+        let line = Line::new(format!("{where_}raw GET, {at_once}"), get.rate(count), "hits/s");
+        bench.printer.line(line.times(per_call(&get)))?;
+        let line = Line::new(format!("{where_}Redis hit, {at_once}"), ours.rate(count), "hits/s");
+        let baseline = "GET and the same codec's decode by the bare client, same connection, same bytes";
+        bench.printer.line(line.times(per_call(&ours)).beside(baseline, Some(bare.rate(count))))?;
+    }
+    Ok(())
+}
+
+/// Pages of 100 from Redis.
+pub fn many(bench: &mut Bench<'_>, where_: &str) -> Result {
+    let batches = bench.scaled(BATCHES, 10);
+    let pages = 50;
+    let [bare, ours] = runtime::run(async {
+        let stored = Stored::fill(bench).await?;
+        let (mut bare, mut ours) = (Vec::new(), Vec::new());
+        for _ in 0..batches {
+            bare.push(many_calls(1, pages, |n| stored.bare_page(n)).await?);
+            ours.push(many_calls(1, pages, |n| stored.our_page(n)).await?);
+        }
+        stored.caches.close().await;
+        Ok([bare, ours].map(Times::new))
+    })?;
+    let line = Line::new(format!("{where_}get_many({PAGE}), no copies in process"), ours.rate(pages), "pages/s");
+    let baseline = "MGET and the same decodes by the bare client, same connection, same bytes";
+    bench.printer.line(line.times(ours.of_one(pages)).beside(baseline, Some(bare.rate(pages))))
+}

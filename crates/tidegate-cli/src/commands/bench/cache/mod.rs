@@ -1,0 +1,167 @@
+//! `tidegate bench cache`: what the cache costs and what it holds out against, beside the bare client and the bare map.
+//!
+//! - [`hits`]: hits in process, in Redis, many at once. [`crowds`]: thousands of callers of one key. [`days`]: the bus, Redis
+//!   and the database away. [`floods`]: keys that were filled together.
+//! - [`server`]: private Redis servers. [`process`], [`child`]: processes with a cache of their own.
+
+mod child;
+mod crowds;
+mod days;
+mod floods;
+mod hits;
+mod process;
+mod server;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate::blocks::RedisOptions;
+use tidegate::cache::{RedisCache, RedisCacheOptions, Ttl};
+
+use self::server::{Cluster, Server};
+use super::Args;
+use super::line::Printer;
+use crate::failure::{Failure, Result};
+use crate::output;
+use crate::runtime;
+
+pub use self::child::run as serve;
+pub use self::server::version;
+
+/// The cases by name, with what each measures.
+const CASES: [(&str, &str); 11] = [
+    ("local", "hits in process, one thread, beside the map's own get"),
+    ("store", "hits in Redis, no copies in process, beside GET and decoding by the bare client"),
+    ("many", "pages of 100 from Redis, beside MGET and decoding by the bare client"),
+    ("cluster", "the same two on a private Redis Cluster of three (left out with --redis)"),
+    ("expiry", "a key expires under 8,000 callers in 8 processes"),
+    ("stale", "the same with stale_for: nobody waits"),
+    ("failing", "a loader that fails under 10,000 callers in 8 processes"),
+    ("bus", "no process hears of writes for 10 s (left out with --redis)"),
+    ("frozen", "Redis frozen for 10 s at 5,000 reads/s (left out with --redis)"),
+    ("database", "the database down for 60 s"),
+    ("jitter", "10,000 keys filled together"),
+];
+
+/// What the cases share.
+pub struct Bench<'a> {
+    folder: &'a Path,
+    /// Of the Redis that is measured.
+    url: String,
+    /// It, if it was started for this run.
+    server: Option<Server>,
+    /// Under what its keys lie: nobody else's.
+    name: String,
+    scale: f64,
+    /// Prints figures.
+    printer: &'a mut Printer,
+}
+
+impl Bench<'_> {
+    /// `n` at this scale, at least `least`.
+    fn scaled(&self, n: u64, least: u64) -> u64 {
+        ((n as f64 * self.scale) as u64).max(least)
+    }
+
+    async fn store(&self) -> Result<Arc<RedisCache>> {
+        open_store(&self.url, &self.name).await
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+/// [`Failure::Usage`] for a case there is not; [`Failure::Work`].
+pub fn run(args: &Args, printer: &mut Printer) -> Result {
+    for name in &args.only {
+        if !CASES.iter().any(|(case, _)| case == name) {
+            let list: Vec<String> = CASES.iter().map(|(case, what)| format!("  {case}: {what}")).collect();
+            let list = list.join("\n");
+            return Err(Failure::Usage(format!("--only {name}: there is no such case; there are\n{list}")));
+        }
+    }
+    let folder = tempfile::Builder::new().prefix("tidegate-bench-").tempdir();
+    let folder = folder.map_err(|e| Failure::Work(format!("cannot make a folder for a private Redis: {e}")))?;
+    let server = if args.redis.is_none() { Some(Server::start(folder.path())?) } else { None };
+    let url = args.redis.clone().or_else(|| server.as_ref().map(Server::url)).unwrap_or_default();
+    let name = format!("tidegate_bench_{}", std::process::id());
+    let mut bench = Bench { folder: folder.path(), url, server, name, scale: args.scale, printer };
+    let measured = cases(args, &mut bench);
+    if bench.server.is_none() {
+        erase(&bench)?;
+    }
+    measured
+}
+
+fn cases(args: &Args, bench: &mut Bench<'_>) -> Result {
+    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
+    for (name, what) in CASES {
+        if !wanted(name) {
+            continue;
+        }
+        bench.printer.step(what);
+        match name {
+            "local" => hits::local(bench)?,
+            "store" => hits::store(bench, "")?,
+            "many" => hits::many(bench, "")?,
+            "cluster" => cluster(bench)?,
+            "expiry" => crowds::expiry(bench)?,
+            "stale" => crowds::stale(bench)?,
+            "failing" => crowds::failing(bench)?,
+            "bus" => days::bus(bench)?,
+            "frozen" => days::frozen(bench)?,
+            "database" => days::database(bench)?,
+            _ => floods::jitter(bench)?,
+        }
+    }
+    Ok(())
+}
+
+/// Hits in a private Cluster.
+fn cluster(bench: &mut Bench<'_>) -> Result {
+    if bench.server.is_none() {
+        output::note("left out: name a Cluster with --redis redis-cluster://.. and measure the cases store and many");
+        return Ok(());
+    }
+    let cluster = Cluster::start(bench.folder)?;
+    let alone = std::mem::replace(&mut bench.url, cluster.url());
+    let measured = hits::store(bench, "Cluster: ").and_then(|()| hits::many(bench, "Cluster: "));
+    bench.url = alone;
+    measured
+}
+
+/// Deletes what the run left on a server that is not its own.
+fn erase(bench: &Bench<'_>) -> Result {
+    runtime::run(async {
+        let store = bench.store().await?;
+        let erased = store.erase().await.map_err(broken);
+        tidegate::cache::CacheStore::close(&*store).await;
+        erased
+    })
+}
+
+/// Opens the store at `url`.
+async fn open_store(url: &str, name: &str) -> Result<Arc<RedisCache>> {
+    let options = RedisOptions::parse(url).and_then(|options| options.name(name));
+    let options = options.map_err(|e| Failure::Usage(format!("--redis {url}: {e}")))?;
+    let store = RedisCache::open(options, RedisCacheOptions::default()).await.map_err(broken)?;
+    match tidegate::cache::CacheStore::trouble(&store) {
+        None => Ok(Arc::new(store)),
+        Some(why) => Err(Failure::Unreachable(why)),
+    }
+}
+
+fn broken(e: impl std::fmt::Display) -> Failure {
+    Failure::Work(format!("the cache: {e}"))
+}
+
+/// So many milliseconds, at least one.
+fn ttl(ms: u64) -> Ttl {
+    Ttl::try_from(Duration::from_millis(ms.max(1))).expect("it is longer than nothing")
+}
+
+/// Waits, unless it is interrupted.
+fn wait_until_us(at_us: u64) -> Result {
+    super::orders::wait(Duration::from_micros(at_us.saturating_sub(process::now_us())))
+}
