@@ -1,0 +1,321 @@
+//! `/v1/cache` of the real binary, on each kind of store, with an origin that counts.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tidegate_conformance::servers::{Cluster, Engine, MariaDb, Postgres, Redis};
+
+use crate::support::{Serve, command, folder, run, write};
+
+/// An origin: `/v/KEY` answers `KEY n`, where `n` counts its calls; keys that begin with a word do what it says.
+struct Origin {
+    address: SocketAddr,
+    calls: Arc<Mutex<HashMap<String, u64>>>,
+}
+
+impl Origin {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let calls = Arc::new(Mutex::new(HashMap::new()));
+        let counted = Arc::clone(&calls);
+        // Ends with the process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let calls = Arc::clone(&counted);
+                // A client that has gone is none of its business.
+                std::thread::spawn(move || drop(answer(stream, &calls)));
+            }
+        });
+        Self { address, calls }
+    }
+
+    fn calls(&self, key: &str) -> u64 {
+        self.calls.lock().expect("not poisoned").get(key).copied().unwrap_or(0)
+    }
+
+    /// A configuration with two namespaces of it.
+    fn config(&self, more: &str) -> String {
+        format!(
+            "[cache.namespace.items]\nurl = \"http://{0}/v/{{key}}\"\nallow_private = true\nload_timeout = \"400ms\"\n\
+             headers = {{ X-Shop = \"sesame\" }}\n{more}\n[cache.namespace.closed]\nurl = \"http://{0}/v/{{key}}\"\n",
+            self.address
+        )
+    }
+}
+
+fn answer(stream: std::net::TcpStream, calls: &Mutex<HashMap<String, u64>>) -> std::io::Result<()> {
+    let (mut from, mut to) = (BufReader::new(stream.try_clone()?), stream);
+    let (mut first, mut line) = (String::new(), String::new());
+    from.read_line(&mut first)?;
+    while from.read_line(&mut line)? > 2 {
+        line.clear();
+    }
+    let key = first.split(' ').nth(1).and_then(|path| path.strip_prefix("/v/")).unwrap_or_default().to_owned();
+    let call = {
+        let mut calls = calls.lock().expect("not poisoned");
+        let call = calls.entry(key.clone()).or_default();
+        *call += 1;
+        *call
+    };
+    let (status, body) = match key.split('-').next().unwrap_or_default() {
+        "none" => (404, Vec::new()),
+        "gone" => (410, Vec::new()),
+        "bad" => (500, Vec::new()),
+        "huge" => (200, vec![b'x'; (16 << 20) + 1]),
+        "late" => {
+            std::thread::sleep(Duration::from_millis(1_500));
+            (200, b"late".to_vec())
+        }
+        "slow" => {
+            std::thread::sleep(Duration::from_millis(250));
+            (200, format!("{key} {call}").into_bytes())
+        }
+        _ => (200, format!("{key} {call}").into_bytes()),
+    };
+    let head = format!(
+        "HTTP/1.1 {status} x\r\ncontent-type: text/x-test\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    to.write_all(&[head.as_bytes(), &body].concat())
+}
+
+/// An answer: status, `X-Cache`, the problem's code or the body.
+#[derive(Debug, PartialEq, Eq)]
+struct Told(u16, String, String);
+
+fn told(status: u16, from: &str, what: &str) -> Told {
+    Told(status, from.to_owned(), what.to_owned())
+}
+
+struct Node(Serve);
+
+impl Node {
+    fn ask(&self, method: &str, path: &str) -> (Told, HashMap<String, String>) {
+        let request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.0.url)).body(());
+        let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
+        let mut answer = agent.run(request.expect("a request")).expect("an answer");
+        let headers: HashMap<String, String> = answer
+            .headers()
+            .iter()
+            .map(|(name, value)| (name.as_str().to_owned(), value.to_str().expect("ASCII").to_owned()))
+            .collect();
+        let body = answer.body_mut().with_config().limit(64 << 20).read_to_vec().expect("a body");
+        let mut what = String::from_utf8(body).expect("text");
+        if headers.get("content-type").is_some_and(|t| t == "application/problem+json") && !what.is_empty() {
+            let problem: serde_json::Value = serde_json::from_str(&what).expect("JSON");
+            what = problem["code"].as_str().expect("a code").to_owned();
+        }
+        (Told(answer.status().as_u16(), headers.get("x-cache").cloned().unwrap_or_default(), what), headers)
+    }
+
+    fn get(&self, key: &str) -> Told {
+        self.ask("GET", &format!("/v1/cache/items/{key}")).0
+    }
+
+    fn delete(&self, key: &str) -> Told {
+        self.ask("DELETE", &format!("/v1/cache/items/{key}")).0
+    }
+}
+
+fn node(dir: &std::path::Path, name: &str, config: &str, stores: &[&str]) -> Node {
+    let file = write(dir, name, config);
+    Node(Serve::start(dir, &[&["--config", file.to_str().expect("UTF-8")], stores].concat()))
+}
+
+/// What one node answers, whatever its stores are.
+fn one_node(a: &Node, origin: &Origin) {
+    let (first, headers) = a.ask("GET", "/v1/cache/items/one");
+    assert_eq!(first, told(200, "miss", "one 1"));
+    assert_eq!((headers["content-type"].as_str(), headers["age"].as_str()), ("text/x-test", "0"));
+    assert_eq!(a.get("one"), told(200, "hit-local", "one 1"));
+    assert_eq!(a.get("one?read=strong"), told(200, "hit", "one 1"));
+    assert_eq!(a.ask("HEAD", "/v1/cache/items/one").0, told(200, "hit-local", ""));
+    for n in 2..6 {
+        assert_eq!(a.delete("one"), told(204, "", ""));
+        assert_eq!(a.get("one?read=strong"), told(200, "miss", &format!("one {n}")));
+        assert_eq!(a.get("one"), told(200, "hit-local", &format!("one {n}")));
+    }
+    for key in ["none-1", "gone-1"] {
+        for from in ["miss", "negative"] {
+            assert_eq!(a.get(key), told(404, from, "absent"));
+        }
+    }
+    for (key, status, code) in
+        [("bad-1", 502, "origin-failed"), ("late-1", 504, "origin-timeout"), ("huge-1", 502, "origin-failed")]
+    {
+        assert_eq!(a.get(key), told(status, "miss", code));
+        let (again, headers) = a.ask("GET", &format!("/v1/cache/items/{key}"));
+        // The first back-off is 50 ms, and the machine may be slower than that.
+        assert!(again.0 == status && again.2 == code && ["error", "miss"].contains(&&*again.1), "{again:?}");
+        assert_eq!(headers["retry-after"], "1");
+    }
+    assert_eq!(a.ask("GET", "/v1/cache/closed/one").0, told(502, "miss", "origin-failed"), "its address is private");
+    assert_eq!(a.ask("GET", "/v1/cache/nope/one").0, told(404, "", "unknown-namespace"));
+    assert_eq!(a.get("%2E%2E"), told(422, "", "invalid"));
+    assert_eq!(a.get("a%2F..%2Fb"), told(200, "miss", "a%2F..%2Fb 1"), "decoded once, encoded once");
+    assert_eq!(a.delete("never"), told(204, "", ""));
+    assert_eq!(a.ask("DELETE", "/v1/cache/items").0, told(204, "", ""));
+    assert_eq!(a.get("one"), told(200, "miss", "one 6"));
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..40).map(|_| scope.spawn(|| a.get("slow-1").2)).collect();
+        for reader in readers {
+            assert_eq!(reader.join().expect("no panic"), "slow-1 1");
+        }
+    });
+    assert_eq!(origin.calls("slow-1"), 1);
+}
+
+/// Two nodes on one store: one call for both, one delete for both, one failure for both.
+fn two_nodes(a: &Node, b: &Node, origin: &Origin) {
+    assert_eq!((a.get("two"), b.get("two")), (told(200, "miss", "two 1"), told(200, "hit", "two 1")));
+    std::thread::scope(|scope| {
+        let readers: Vec<_> =
+            (0..40).map(|n| scope.spawn(move || if n % 2 == 0 { a } else { b }.get("slow-2").2)).collect();
+        for reader in readers {
+            assert_eq!(reader.join().expect("no panic"), "slow-2 1");
+        }
+    });
+    assert_eq!(origin.calls("slow-2"), 1, "once for both");
+    for round in 2..20 {
+        let (writer, reader) = if round % 2 == 0 { (a, b) } else { (b, a) };
+        reader.get("two");
+        assert_eq!(writer.delete("two"), told(204, "", ""));
+        let deleted = Instant::now();
+        assert_eq!(writer.get("two?read=strong").2, format!("two {round}"));
+        assert_eq!(reader.get("two?read=strong").2, format!("two {round}"), "a strong read of any node");
+        while reader.get("two").2 != format!("two {round}") {
+            assert!(deleted.elapsed() < Duration::from_millis(1_500), "{round} is not seen");
+        }
+    }
+    // A back-off long enough to be met by the other node.
+    for (key, status, code) in [("bad-2", 502, "origin-failed"), ("late-2", 504, "origin-timeout")] {
+        let mut fresh = 0;
+        while fresh < 5 {
+            let answer = a.get(key);
+            assert_eq!((answer.0, &*answer.2), (status, code));
+            fresh += u32::from(answer.1 == "miss");
+        }
+        let calls = origin.calls(key);
+        let (shared, headers) = b.ask("GET", &format!("/v1/cache/items/{key}"));
+        assert_eq!(
+            (shared, origin.calls(key)),
+            (told(status, "error", code), calls),
+            "no call for a failure that is known"
+        );
+        assert_eq!(headers["retry-after"], "1");
+    }
+    assert_eq!(b.get("none-2"), told(404, "miss", "absent"));
+    assert_eq!(a.get("none-2"), told(404, "negative", "absent"));
+}
+
+fn on(ledger: &str, store: &str) {
+    let (dir, origin) = (folder(), Origin::start());
+    let stores = ["--ledger", ledger, "--store", store];
+    let config = origin.config("");
+    let [a, b] = ["a.toml", "b.toml"].map(|name| node(dir.path(), name, &config, &stores));
+    one_node(&a, &origin);
+    two_nodes(&a, &b, &origin);
+    for Node(serve) in [a, b] {
+        assert_eq!(serve.stop(Signal::TERM).0, Some(0));
+    }
+}
+
+#[test]
+fn a_cache_on_sqlite() {
+    let (dir, origin) = (folder(), Origin::start());
+    let a = node(dir.path(), "a.toml", &origin.config(""), &["--manual-clock"]);
+    one_node(&a, &origin);
+    let log = std::fs::read_to_string(dir.path().join("serve.log")).expect("a log");
+    assert!(log.contains("closed") && log.contains("allow_private") && !log.contains("sesame"), "{log}");
+    assert_eq!(a.0.stop(Signal::TERM).0, Some(0));
+}
+
+#[test]
+fn a_cache_on_mariadb_and_redis() {
+    let (mariadb, redis) = (MariaDb::start(), Redis::start());
+    on(&mariadb.database(), &redis.url());
+}
+
+#[test]
+fn a_cache_on_postgres_and_a_cluster() {
+    let (postgres, cluster) = (Postgres::start(), Cluster::start(Engine::Redis, false));
+    on(&postgres.database(), &cluster.url());
+}
+
+#[test]
+fn nodes_without_a_store_have_caches_of_their_own() {
+    let (postgres, dir, origin) = (Postgres::start(), folder(), Origin::start());
+    let ledger = postgres.database();
+    let [a, b] = ["a.toml", "b.toml"].map(|name| node(dir.path(), name, &origin.config(""), &["--ledger", &ledger]));
+    assert_eq!((a.get("x"), b.get("x")), (told(200, "miss", "x 1"), told(200, "miss", "x 2")));
+    assert_eq!(a.delete("x"), told(204, "", ""));
+    assert_eq!(
+        (a.get("x"), b.get("x?read=strong")),
+        (told(200, "miss", "x 3"), told(200, "hit", "x 2")),
+        "as the guide says"
+    );
+}
+
+#[test]
+fn a_delete_that_redis_did_not_take_is_no_success() {
+    let (postgres, redis, dir, origin) = (Postgres::start(), Redis::start(), folder(), Origin::start());
+    let (ledger, store) = (postgres.database(), redis.url());
+    let a = node(dir.path(), "a.toml", &origin.config(""), &["--ledger", &ledger, "--store", &store]);
+    assert_eq!(a.get("x"), told(200, "miss", "x 1"));
+    redis.freeze();
+    let (refused, headers) = a.ask("DELETE", "/v1/cache/items/x");
+    assert_eq!(refused, told(503, "", "store-unavailable"));
+    assert!(headers["retry-after"].parse::<u32>().is_ok_and(|s| s > 0), "{headers:?}");
+    assert_eq!(a.ask("DELETE", "/v1/cache/items").0, told(503, "", "store-unavailable"));
+    // Reads go on: an older value, and what is loaded without the store.
+    let begun = Instant::now();
+    assert_eq!(a.get("x").0, 200);
+    assert_eq!(a.get("y").2, "y 1");
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    redis.thaw();
+    let begun = Instant::now();
+    while a.delete("x").0 != 204 {
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(a.get("x?read=strong").1, "miss");
+}
+
+#[test]
+fn what_is_wrong_with_a_namespace_is_told_and_secrets_are_not() {
+    let dir = folder();
+    let check = |toml: &str| {
+        let file = write(dir.path(), "t.toml", toml);
+        run(&["config", "check", "--config", file.to_str().expect("UTF-8")])
+    };
+    let secret = write(dir.path(), "secret", "Bearer sesame\n");
+    let good = format!(
+        "[cache.namespace.items]\nurl = \"https://h/{{key}}?token=sesame\"\nheaders = {{ X-Shop = \"sesame\", Authorization_file = \"{}\" }}\n",
+        secret.display()
+    );
+    let shown = check(&good).expect(0, &[]).out;
+    for want in
+        ["cache.namespace.items.url", "https://h/{key}?token=***", "headers.authorization", "t.toml:2", "load_budget"]
+    {
+        assert!(shown.contains(want), "{want}: {shown}");
+    }
+    assert!(!shown.contains("sesame"), "{shown}");
+    let refused = check(
+        "[cache.namespace.items]\nurl = \"http://{key}/\"\nheaders = { Host = \"sesame\" }\nfresh_for = \"0s\"\n",
+    );
+    let refused = refused.expect(2, &["t.toml:4: cache.namespace.items.fresh_for"]);
+    assert!(!refused.err.contains("sesame"), "{refused:?}");
+    check("[cache.namespace.products]\nurl = \"http://h/{key}\"\n").expect(2, &["t.toml:1", "products"]);
+    // From variables alone.
+    let mut checked = command(&["config", "check", "--json"]);
+    checked
+        .env("TIDEGATE_CACHE_NAMESPACE_ITEMS_URL", "http://h/{key}")
+        .env("TIDEGATE_CACHE_NAMESPACE_ITEMS_HEADERS_X_KEY", "sesame");
+    let shown = String::from_utf8(checked.output().expect("it runs").stdout).expect("text");
+    assert!(shown.contains("cache.namespace.items.headers.x-key") && !shown.contains("sesame"), "{shown}");
+}
