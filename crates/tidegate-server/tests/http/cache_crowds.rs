@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::cache::namespace;
 use super::client::{Api, read_one};
@@ -103,5 +103,52 @@ async fn a_flood_of_unknown_keys_reaches_the_origin_as_far_as_the_rate_lets_it()
         "{keys} keys in {seconds:.1} s: {} calls, {absent} absent, {refused} refused, {grown} KiB",
         origin.calls()
     );
+    Arc::into_inner(api).expect("the last").stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_readers_of_large_values_do_not_add_up() {
+    const READERS: usize = 300;
+    let body: Vec<u8> =
+        (0..16_u32 << 18).flat_map(|n| (n.wrapping_mul(0x9e37_79b1) ^ n.rotate_left(9)).to_le_bytes()).collect();
+    assert_eq!(body.len(), 16 << 20);
+    let sent = body.clone();
+    let origin = Origin::start(move |_, _| Act::typed("a/b", sent.clone()).after(Duration::from_millis(300))).await;
+    let mut items = namespace("items", &origin.url("/{key}"));
+    items.max_value = 16 << 20;
+    let api = Arc::new(Api::caching(vec![items]).await);
+    let begun = resident();
+    // Readers that take a little of the answer, then wait: the whole would be 4.7 GiB.
+    let mut readers = Vec::new();
+    for _ in 0..READERS {
+        let mut reader = api.connect().await;
+        let request = format!("GET /v1/cache/items/x HTTP/1.1\r\nhost: {}\r\n\r\n", api.address);
+        reader.write_all(request.as_bytes()).await.expect("sent");
+        readers.push(reader);
+    }
+    for reader in &mut readers {
+        let mut head = [0; 12];
+        reader.read_exact(&mut head).await.expect("an answer");
+        assert_eq!(&head, b"HTTP/1.1 200");
+    }
+    assert_eq!(origin.calls_of("/x"), 1);
+    let grown = resident().saturating_sub(begun);
+    // The value a few times (origin, load, store, copy), and what hyper buffers for each reader.
+    assert!(grown < 300 << 10, "{grown} KiB for {READERS} readers");
+    drop(readers);
+    // Strong reads get a copy of their own each: only so many at a time.
+    let strong: Vec<_> = (0..60)
+        .map(|_| {
+            let api = Arc::clone(&api);
+            tokio::spawn(async move { api.get("/v1/cache/items/x?read=strong").await })
+        })
+        .collect();
+    for reader in strong {
+        let reply = reader.await.expect("no panic");
+        match reply.status {
+            200 => assert!(reply.body == body),
+            status => assert_eq!((status, reply.code().as_str()), (503, "overloaded")),
+        }
+    }
     Arc::into_inner(api).expect("the last").stop().await;
 }
