@@ -88,7 +88,7 @@ pub trait MembershipStore: Send + Sync {
     /// Takes or renews the lead of who builds, for so long; whether `leader` leads now. Zero time gives it back.
     fn lead<'a>(&'a self, namespace: &'a str, leader: u64, keep: Duration) -> BoxFuture<'a, Result<bool>>;
 
-    /// Deletes up to [`MAX_BUCKETS_A_CALL`] buckets of a generation that no state names.
+    /// Deletes up to [`MAX_BUCKETS_A_CALL`] buckets of a generation that nobody will use.
     fn discard<'a>(
         &'a self,
         namespace: &'a str,

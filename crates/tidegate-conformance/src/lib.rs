@@ -6,12 +6,14 @@
 //! - `servers` (feature `servers`): private database servers for tests.
 //! - [`cache`]: the cases a [`tidegate_backend::CacheStore`] passes; [`cache_store_conformance!`] makes a test of each.
 //! - [`deadlines`]: the cases a [`tidegate_backend::DeadlineQueue`] passes; [`deadline_conformance!`] makes a test of each.
+//! - [`membership`]: the cases a [`tidegate_backend::MembershipStore`] passes; [`membership_conformance!`] makes a test of each.
 //! - [`ledger`]: the cases a [`tidegate_backend::Ledger`] passes; [`ledger_conformance!`] makes a test of each.
 
 pub mod cache;
 pub mod deadlines;
 pub mod faulty;
 pub mod ledger;
+pub mod membership;
 pub mod oracle;
 #[cfg(feature = "servers")]
 pub mod servers;
@@ -82,6 +84,29 @@ macro_rules! deadline_conformance {
                 $crate::deadlines::$case(&|| Box::pin(async {
                     let (queue, kept) = $open().await;
                     $crate::deadlines::Opened { queue, kept: Box::new(kept) }
+                })).await;
+            }
+        )+
+    };
+}
+
+/// One `#[tokio::test]` for every case of [`membership`]. `$open` is an async function `fn() -> impl membership::Harness`
+/// that opens a fresh, empty store.
+#[macro_export]
+macro_rules! membership_conformance {
+    ($open:path) => {
+        $crate::membership_conformance!($open;
+            a_generation_is_made_filled_and_found, bits_and_whole_buckets_agree, nothing_is_done_under_another_state,
+            what_is_lost_stays_lost, what_was_discarded_is_lost, one_of_many_replaces_a_state, one_leads_until_it_ends,
+            a_builder_replaces_only_while_it_leads, namespaces_are_apart, additions_are_counted_once,
+            many_at_once_and_no_more);
+    };
+    ($open:path; $($case:ident),+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                $crate::membership::$case(&|| Box::pin(async {
+                    Box::new($open().await) as Box<dyn $crate::membership::Harness>
                 })).await;
             }
         )+

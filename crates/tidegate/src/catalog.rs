@@ -29,11 +29,13 @@ impl Catalog {
     /// [`crate::Error::Invalid`]; [`crate::Error::Refused`]: `stock-exists`, `stale`.
     pub async fn put(&self, put: PutSku) -> Result<(Sku, bool)> {
         let put = check_put(put, &self.0.settings)?;
+        self.0.expect(std::iter::once(&put.sku)).await;
         self.0.submit_one(Command::PutSku(put)).await.and_then(sku_put)
     }
 
     /// Creates or changes up to 1,000 SKUs; each stands alone, answers come in order.
     pub async fn put_many(&self, puts: Vec<PutSku>) -> Vec<Result<(Sku, bool)>> {
+        self.0.expect(puts.iter().map(|put| &put.sku)).await;
         let checked = puts.into_iter().map(|put| Ok(Command::PutSku(check_put(put, &self.0.settings)?)));
         self.0.submit_sound(checked).await.into_iter().map(|answer| answer.and_then(sku_put)).collect()
     }

@@ -3,6 +3,9 @@
 //! A change of a card makes its page old in the same commit: the ledger writes that into its outbox, the relay deletes the
 //! page. Stock changes touch no page: `in_stock` is joined at each read.
 //!
+//! A SKU that the ledger does not have is answered without asking it: a membership filter of its SKUs. What enters the outbox
+//! enters the filter before it counts as delivered, so a node that dies after its commit loses no SKU.
+//!
 //! Nodes that write one ledger and share no store could not tell each other: their pages are not cached, only loaded once
 //! for all who ask at the same time.
 
@@ -15,10 +18,14 @@ use tidegate_core::cache::products::{NAMESPACE, key, version};
 use tidegate_core::{JsonObject, Money, Sku, SkuId};
 
 use crate::Error;
-use crate::cache::{Cache, CacheError, Caches, LoadContext, Loaded, Read, Relay, Ttl};
+use crate::cache::{Cache, CacheError, Caches, LoadContext, Loaded, Membership, MembershipStatus, Read, Relay, Ttl};
 
 /// Of [`Product`], as it is stored.
 const SCHEMA: u32 = 1;
+/// SKUs of one read, for the membership filter.
+const IDS_A_PAGE: usize = 1_000;
+/// How long a write of SKUs waits for the store of the membership filter.
+const EXPECTED_WITHIN: Duration = Duration::from_millis(100);
 
 /// What a product page shows of a SKU's card.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +84,11 @@ pub struct ProductOptions {
     pub max_value: usize,
     /// 60 s unless set; `None`: no copies in process.
     pub local_for: Option<Ttl>,
+    /// Whether this node refuses unknown SKUs by a membership filter; true unless set. What it writes enters the filters of
+    /// other nodes in any case.
+    pub membership: bool,
+    /// SKUs that filter is made for; 1,000,000 unless set. With more it is built anew, larger.
+    pub membership_capacity: u64,
 }
 
 impl Default for ProductOptions {
@@ -92,6 +104,8 @@ impl Default for ProductOptions {
             load_timeout: Duration::from_secs(10),
             max_value: 256 << 10,
             local_for: Some(Ttl::seconds::<60>()),
+            membership: true,
+            membership_capacity: 1_000_000,
         }
     }
 }
@@ -179,6 +193,9 @@ impl Products {
             Some(life) if hears => builder.local_for(life),
             _ => builder.no_local(),
         };
+        if hears && caches.keep_membership() {
+            builder = builder.membership(membership(&ledger, options));
+        }
         let from = Arc::clone(&ledger);
         let cache = builder.loader(move |sku: SkuId, _: LoadContext| {
             let from = Arc::clone(&from);
@@ -224,6 +241,32 @@ impl Products {
         self.relay.clone()
     }
 
+    /// SKUs that are about to be committed enter the membership filter before, so that no node refuses them from their commit
+    /// on. If the store does not answer in time, they enter it with the outbox, a moment after.
+    pub(crate) async fn expect(&self, skus: impl Iterator<Item = &SkuId>) {
+        let Some(membership) = self.cache.membership() else { return };
+        let new: Vec<SkuId> = skus.filter(|sku| self.gate.copy_of(sku).is_none()).cloned().collect();
+        if new.is_empty() {
+            return;
+        }
+        match tokio::time::timeout(EXPECTED_WITHIN, membership.add_many(&new)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "new SKUs could not be added to the membership filter before"),
+            Err(_) => tracing::debug!("new SKUs could not be added to the membership filter in time"),
+        }
+    }
+
+    /// The membership filter of the ledger's SKUs, if there is one.
+    ///
+    /// # Errors
+    /// [`CacheError::Store`]: its store does not answer.
+    pub async fn membership(&self) -> Result<Option<MembershipStatus>, CacheError> {
+        match self.cache.membership() {
+            Some(membership) => membership.status().await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Whether this instance takes invalidations from the ledger's outbox.
     pub(crate) fn takes_invalidations(&self) -> bool {
         self.relay.is_some()
@@ -235,6 +278,22 @@ impl Products {
             relay.hand(entries);
         }
     }
+}
+
+/// The filter of a ledger's SKUs. Every SKU enters it after its commit, too, with the outbox: no addition needs to settle.
+fn membership(ledger: &Arc<dyn Ledger>, options: ProductOptions) -> Membership<SkuId> {
+    if !options.membership {
+        return Membership::additions_only();
+    }
+    let ledger = Arc::clone(ledger);
+    let ids = move |after: Option<SkuId>| {
+        let ledger = Arc::clone(&ledger);
+        async move {
+            let page = ledger.copies(after, IDS_A_PAGE).await?;
+            Ok::<_, Error>(page.into_iter().map(|(sku, _)| sku).collect())
+        }
+    };
+    Membership::of(ids).capacity(options.membership_capacity).settle(Duration::ZERO)
 }
 
 fn loaded(sku: Option<Sku>, cached: bool) -> Loaded<Product> {

@@ -239,6 +239,14 @@ impl Inner {
         false
     }
 
+    /// Says that these SKUs may exist from the next commit on.
+    pub(crate) async fn expect(&self, skus: impl Iterator<Item = &tidegate_core::SkuId>) {
+        #[cfg(feature = "cache")]
+        self.products.expect(skus).await;
+        #[cfg(not(feature = "cache"))]
+        drop(skus);
+    }
+
     /// Puts one command in front of the ledger and waits for its durable answer.
     pub(crate) async fn submit_one(&self, command: Command) -> Result<Outcome> {
         self.queue.submit(vec![command]).await?.pop().expect("one answer a command")

@@ -32,5 +32,7 @@ pub fn options(get: impl Fn(&str) -> Value) -> CacheOptions {
     products.load_timeout = time("cache.products.load_timeout");
     products.max_value = size("cache.products.max_value");
     products.local_for = ttl("cache.products.local_for");
+    let members = get("cache.products.membership").number().unwrap_or_default();
+    (products.membership, products.membership_capacity) = (members > 0, members.max(1_000).unsigned_abs());
     cache
 }

@@ -116,6 +116,7 @@ pub const KEYS: &[Key] = &[
     key("cache.products.load_timeout", Kind::Time(100, 5 * 60_000), "10s", "time", None, "after this a load has failed; after a tenth of it a reader takes an old page if there is one"),
     key("cache.products.max_value", Kind::Size(0, 16 << 20), "256KiB", "size", None, "larger pages are not stored in Redis"),
     key("cache.products.local_for", Kind::TimeOrOff(1, YEAR), "60s", "time", None, "longest life of a page's copy in this process; or off"),
+    key("cache.products.membership", Kind::CountOrZero(1_000, 20_000_000), "1000000", "SKUs", None, "how many SKUs the filter that refuses unknown ones is made for, 2.4 bytes each in Redis (or here); it grows by itself; 0: none"),
     key("limits.connections", Kind::CountOrZero(2, 1 << 20), "0", "connections", None, "connections at once, the longest idle ones are closed first; 0: three quarters of the open files allowed, at most 16,384"),
     key("limits.header_timeout", Kind::Time(100, HOUR), "10s", "time", None, "from the first byte of a request's headers to their end"),
     key("limits.header_size", Kind::Size(1 << 10, 1 << 20), "32KiB", "size", None, "largest request line and headers"),

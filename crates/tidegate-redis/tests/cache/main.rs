@@ -10,5 +10,6 @@ mod contract;
 mod days_in_a_cluster;
 mod finer;
 mod hearing;
+mod membership;
 mod shelf;
 mod speed;

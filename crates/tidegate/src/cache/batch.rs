@@ -75,6 +75,9 @@ where
                 Asked::Missing(hint) => hinted.push((at, bytes, hint)),
             }
         }
+        for at in self.refuse_of(&mut hinted).await {
+            answers[at] = Some(Ok(self.refusal()));
+        }
         for (at, bytes, landing) in self.start_many(keys, hinted, None) {
             waiting.push(async move { (at, self.finish(&keys[at], bytes, landing, asked).await) });
         }
@@ -82,6 +85,18 @@ where
             answers[at] = Some(answer);
         }
         answers.into_iter().map(|answer| answer.unwrap_or(Err(CacheError::Stopping))).collect()
+    }
+
+    /// Takes out what the membership filter refuses; whose places it is.
+    async fn refuse_of(&self, missing: &mut Vec<(usize, Bytes, Hint)>) -> Vec<usize> {
+        let Some(register) = &self.register else { return Vec::new() };
+        let open = || missing.iter().filter(|(_, _, hint)| hint.is_open());
+        let ids: Vec<Bytes> = open().map(|(_, bytes, _)| bytes.clone()).collect();
+        let refused = register.refuse_many(&ids).await;
+        let refused: Vec<usize> =
+            open().zip(refused).filter(|(_, refused)| *refused).map(|((at, ..), _)| *at).collect();
+        missing.retain(|(at, ..)| !refused.contains(at));
+        refused
     }
 
     /// Waits for a flight; if that came to nothing for this reader, it goes on by itself.

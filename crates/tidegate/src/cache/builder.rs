@@ -14,6 +14,7 @@ use super::errors::CacheError;
 use super::handle::Cache;
 use super::loader::{Loader, erase};
 use super::space::{Inner, Knobs, LocalKnob, TagsOf};
+use super::membership::{Membership, Plan};
 
 /// Sets up a [`Cache`]. What is not said has the default that its method names.
 pub struct CacheBuilder<K, V, C = Json> {
@@ -23,11 +24,20 @@ pub struct CacheBuilder<K, V, C = Json> {
     knobs: Knobs,
     tags: Option<TagsOf<K>>,
     types: PhantomData<fn(K) -> V>,
+    membership: Option<Plan>,
 }
 
 impl<K, V, C> CacheBuilder<K, V, C> {
     pub(super) fn new(caches: Caches, namespace: &str, codec: C, types: PhantomData<fn(K) -> V>) -> Self {
-        Self { caches, namespace: namespace.into(), codec, knobs: Knobs::default(), tags: None, types }
+        Self {
+            caches,
+            namespace: namespace.into(),
+            codec,
+            knobs: Knobs::default(),
+            tags: None,
+            membership: None,
+            types,
+        }
     }
 
     /// Of the value's type, 0 by default: binaries with different numbers never see each other's values, and an
@@ -156,8 +166,8 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     /// How values become bytes; [`Json`] by default. Another codec needs another schema number.
     #[must_use]
     pub fn codec<D: Codec<V>>(self, codec: D) -> CacheBuilder<K, V, D> {
-        let Self { caches, namespace, codec: _, knobs, tags, types } = self;
-        CacheBuilder { caches, namespace, codec, knobs, tags, types }
+        let Self { caches, namespace, codec: _, knobs, tags, membership, types } = self;
+        CacheBuilder { caches, namespace, codec, knobs, tags, membership, types }
     }
 
     /// The tags of a key, at most 16: [`Cache::invalidate_tag`] makes old all that carry one.
@@ -178,10 +188,28 @@ where
     ///
     /// # Errors
     /// [`CacheError::Configuration`]: a setting is out of its bounds, or the namespace has a cache in this process.
+impl<K: Key + Clone + Send + Sync + 'static, V, C> CacheBuilder<K, V, C> {
+    /// Ids that surely do not exist are answered "there is none" without a load; none by default. Every process that uses
+    /// the namespace must say so, with the same rate; one that only writes may say [`Membership::additions_only`].
+    #[must_use]
+    pub fn membership(mut self, membership: Membership<K>) -> Self {
+        self.membership = Some(membership.plan());
+        self
+    }
+}
+
     pub fn loader(self, loader: impl Loader<K, V>) -> Result<Cache<K, V>, CacheError> {
         self.knobs.check(&self.namespace).map_err(CacheError::Configuration)?;
-        let inner =
-            Inner::build(&self.caches.hub, self.namespace, self.knobs, Box::new(self.codec), self.tags, erase(loader))?;
+        let inner = Inner::build(
+            &self.caches.hub,
+            self.namespace,
+            self.knobs,
+            Box::new(self.codec),
+            self.tags,
+            erase(loader),
+            self.membership,
+        )?;
+        inner.begin_warm();
         Ok(Cache { inner, owner: self.caches.owner })
     }
 }

@@ -50,6 +50,11 @@ impl Caches {
 
     /// Ends the tasks: loads that run are dropped, whoever waits for them is told [`CacheError::Stopping`]; then closes the
     /// store. Takes at most 5 s and what the store takes.
+    /// Whether the store keeps membership filters.
+    pub(crate) fn keep_membership(&self) -> bool {
+        self.hub.store.store.membership().is_some()
+    }
+
     pub async fn close(&self) {
         self.hub.close().await;
     }

@@ -36,6 +36,14 @@ impl Guarded {
         Duration::from_millis(self.ticks.now().unsigned_abs())
     }
 
+    /// A question to the store that may be left out.
+    pub(super) async fn ask<T>(&self, question: impl Future<Output = tidegate_backend::Result<T>>) -> Result<T, Down> {
+        if !self.allows() || self.store.trouble().is_some() {
+            return Err(Down);
+        }
+        self.learn(question.await).map_err(|_| Down)
+    }
+
     fn allows(&self) -> bool {
         !self.failing.load(Ordering::Acquire) || self.breaker().allows(self.now())
     }

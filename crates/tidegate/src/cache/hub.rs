@@ -14,7 +14,9 @@ use tokio::sync::{mpsc, watch};
 use super::errors::CacheError;
 use super::governor::Gate;
 use super::guard::Guarded;
-use super::ticks::{COARSE_LAG_MS, Ticks};
+use super::hot::list::Lists;
+use super::membership::Register;
+use super::ticks::{COARSE_LAG_MS, Ticks, chance};
 
 /// A bounded read never serves a value for longer than this after its invalidation was acknowledged, milliseconds, however
 /// many notices are lost.
@@ -36,6 +38,8 @@ pub(super) trait Space: Send + Sync {
     fn upkeep(&self);
 }
 
+    /// Its membership filter.
+    fn register(&self) -> Option<Arc<Register>>;
 pub(super) struct Hub {
     pub(super) store: Guarded,
     pub(super) gate: Arc<Gate>,
@@ -209,7 +213,7 @@ impl Hub {
         spaces.iter().for_each(|space| act(&**space));
     }
 
-    fn space(&self, namespace: &str) -> Option<Arc<dyn Space>> {
+    pub(super) fn space(&self, namespace: &str) -> Option<Arc<dyn Space>> {
         self.spaces.read().unwrap_or_else(PoisonError::into_inner).get(namespace)?.upgrade()
     }
 

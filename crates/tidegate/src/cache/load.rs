@@ -60,6 +60,11 @@ impl Hint {
     pub(super) fn old<V>(kept: &Kept<V>) -> Self {
         // Only values can be refreshed in place.
         if kept.value.is_some() { Self::Old(kept.id) } else { Self::Remove }
+    /// Whether nobody is known to load the key, or to have loaded it.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self, Self::Nothing | Self::Remove)
+    }
+
     }
 }
 

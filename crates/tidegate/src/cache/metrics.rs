@@ -27,6 +27,8 @@ pub struct CacheStats {
     pub stale: u64,
     /// Reads answered "there is none" without a load.
     pub negatives: u64,
+    /// Reads of ids that surely do not exist, refused by the membership filter.
+    pub filter_refusals: u64,
     /// Fills that the store refused: invalidated meanwhile, lease lost, or older than the floor.
     pub rejected_fills: u64,
     /// Loads that were not admitted.
@@ -79,6 +81,7 @@ counts! {
     negatives = "tidegate_cache_negatives_total";
     rejected_fills = "tidegate_cache_rejected_fills_total";
     overloaded = "tidegate_cache_overloaded_total";
+    filter_refusals = "tidegate_cache_filter_refusals_total";
     oversize = "tidegate_cache_oversize_total";
     unreadable = "tidegate_cache_unreadable_total";
 }

@@ -7,6 +7,8 @@
 //! - `hub`: store, bus, budget and tasks of a process; `guard`: the breaker; `governor`: how many loads run.
 //! - `space`: the insides of one cache; `read`, `write`: its verbs; `local`: the in-process level; `tags`.
 //! - `relay`: [`Relay`], what commits of a ledger make old is invalidated, whatever dies in between.
+//! - `hot`: which keys are read most; `warm`: what is done for them.
+//! - [`membership`]: ids that surely do not exist are not loaded.
 //! - `flight`: one load a key and process; `load`, `attempt`: what it does; `chain`: loads within loads; `memory`: what
 //!   is remembered of keys that failed; `batch`: many keys at once.
 //!
@@ -39,6 +41,7 @@ mod load;
 mod loader;
 mod local;
 mod memory;
+pub mod membership;
 mod metrics;
 mod read;
 mod relay;
@@ -63,6 +66,7 @@ pub use metrics::CacheStats;
 pub use read::{Read, Source};
 pub use relay::Relay;
 pub use tags::MAX_KNOWN_TAGS;
+pub use membership::{IdSource, Membership, MembershipHandle, MembershipStatus};
 pub use tidegate_backend::cache::{CacheCapabilities, CacheKey, CacheNotice, CacheStore, MAX_CACHE_BATCH};
 pub use tidegate_backend::outbox::{Execute, Outbox, Parameter, SqlDialect};
 pub use ticket::{Ticket, Unacknowledged};

@@ -30,6 +30,8 @@ pub enum Source {
     /// A load, by this caller's wish or another's.
     Load,
 }
+    /// The membership filter: there surely is none.
+    Filter,
 
 /// An answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -238,6 +240,7 @@ where
             let landed = self.wait(&mut landing, bytes, how).await?;
             let Some(landed) = landed else {
                 if let Some((_, read)) = self.fallback(bytes) {
+                    Asked::Missing(hint) if self.refuses(bytes, &hint).await => return Ok(Some(self.refusal())),
                     return Ok(Some(read));
                 }
                 continue;
@@ -260,6 +263,22 @@ where
                     return None;
                 }
                 let source = if stored { Source::Store } else { Source::Load };
+    /// Whether the membership filter knows that there is no such id. Where something is stored, or somebody loads, it is not
+    /// asked.
+    async fn refuses(&self, bytes: &Bytes, hint: &Hint) -> bool {
+        match &self.register {
+            Some(register) if hint.is_open() => register.refuses(bytes).await,
+            _ => false,
+        }
+    }
+
+    /// "There is none", by the membership filter.
+    pub(super) fn refusal(&self) -> Read<V> {
+        self.metrics.counts.negatives.one();
+        self.metrics.counts.filter_refusals.one();
+        Read { value: None, age: Duration::ZERO, source: Source::Filter, stale: false }
+    }
+
                 let now = self.hub.ticks.now();
                 let stale = stored && now >= kept.soft;
                 Some(Ok(self.answer(kept, source, now, stale)))

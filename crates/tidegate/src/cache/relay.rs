@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join;
 use tidegate_backend::outbox::{
     DELIVERED_KEPT, Deliver, MAX_OUTBOX_BATCH, Outbox, OutboxEntry, OutboxState, ReplayPoint,
 };
@@ -391,6 +392,25 @@ impl Hub {
     async fn invalidate(&self, entries: &[OutboxEntry]) -> Vec<i64> {
         if entries.is_empty() {
             return Vec::new();
+    /// What a commit has written exists: its ids enter the membership filters of their caches. The namespaces where that
+    /// failed.
+    async fn add_members(&self, entries: &[OutboxEntry]) -> Vec<Arc<str>> {
+        let mut by_namespace: Map<Arc<str>, Vec<Bytes>> = Map::default();
+        for entry in entries {
+            by_namespace.entry(Arc::clone(&entry.namespace)).or_default().push(entry.key.clone());
+        }
+        let mut unadded = Vec::new();
+        for (namespace, ids) in by_namespace {
+            if let Some(register) = self.space(&namespace).and_then(|space| space.register())
+                && let Err(error) = register.add(&ids).await
+            {
+                tracing::debug!(%namespace, %error, "ids could not be added to a membership filter");
+                unadded.push(namespace);
+            }
+        }
+        unadded
+    }
+
         }
         let operations: Vec<(CacheKey, Op)> = entries
             .iter()
@@ -400,11 +420,11 @@ impl Hub {
                 (CacheKey { namespace, schema: 0, key }, op)
             })
             .collect();
-        let answers = self.store.write(&operations).await;
+        let (answers, unadded) = join(self.store.write(&operations), self.add_members(entries)).await;
         let mut arrived = Vec::with_capacity(entries.len());
         let mut notices = Vec::with_capacity(entries.len());
         for (entry, answer) in entries.iter().zip(answers) {
-            if answer.is_ok() {
+            if answer.is_ok() && !unadded.contains(&entry.namespace) {
                 arrived.push(entry.id);
                 let (namespace, key) = (Arc::clone(&entry.namespace), entry.key.clone());
                 notices.push(CacheNotice::Invalidated { namespace, key });

@@ -20,6 +20,7 @@ use super::loader::AnyLoader;
 use super::local::{Kept, Local};
 use super::memory::Memory;
 use super::metrics::{CacheStats, Metrics};
+use super::membership::{Plan, Register};
 use super::tags::TagCells;
 
 /// How far two processes' ideas of the store's clock may differ, milliseconds.
@@ -103,6 +104,8 @@ pub(super) struct Inner<K, V> {
 /// What lies under a key in the store.
 pub(super) enum Seen<V> {
     Nothing,
+    /// Its membership filter.
+    pub(super) register: Option<Arc<Register>>,
     /// A value or an absence that may be served if its tags are current; whether it is stale.
     Usable(Kept<V>, bool, Vec<TagStamp>),
     /// Somebody loads it, under this lease; or nobody may yet for a moment.
@@ -130,7 +133,11 @@ where
             LocalKnob::Off => (None, 0),
             LocalKnob::Of { bytes, life_ms } => {
                 let taken = hub.take_local(bytes, hub.local_bytes / 4)?;
+        membership: Option<Plan>,
                 ((taken > 0).then(|| Local::new(taken, life_ms)), taken)
+        let register = membership.map(|plan| Register::new(hub, &namespace, plan)).transpose();
+        let register = register.map_err(CacheError::Configuration)?;
+        let hot = Hot::new(knobs.hot_keys, hub.ticks.now());
             }
         };
         let budget = knobs.load_budget.unwrap_or(tokio::sync::Semaphore::MAX_PERMITS);
@@ -151,6 +158,8 @@ where
         });
         let space: Arc<dyn Space> = Arc::clone(&inner) as _;
         let space: Weak<dyn Space> = Arc::downgrade(&space);
+            register,
+            hot,
         hub.add(&inner.namespace, space)?;
         Ok(inner)
     }
@@ -349,6 +358,10 @@ where
             local.forget_all();
         }
         self.flights.detach_all();
+    fn register(&self) -> Option<Arc<Register>> {
+        self.register.clone()
+    }
+
     }
 
     fn upkeep(&self) {

@@ -6,10 +6,14 @@
 //! the caller gets [`CacheError::Store`] and must repeat it. The own copy stays as a fallback, but is not served as fresh
 //! any more: the next read asks the store. If telling fails, the caller gets the same error, for other processes may still
 //! hold copies and their bus looks healthy to them: an acknowledged write has been told.
+//!
+//! What is written exists: its id enters the membership filter, if there is one, beside the write in the store and before
+//! the caller is answered.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::join;
 use tidegate_backend::cache::MAX_CACHE_BATCH;
 use tidegate_backend::{CacheKey, CacheNotice};
 use tidegate_core::cache::{Op, Reply, RowVersion, TagStamp};
@@ -30,7 +34,10 @@ where
         let mut failed = None;
         for part in keys.chunks(MAX_CACHE_BATCH) {
             let operations: Vec<(CacheKey, Op)> = part.iter().map(|key| (self.cache_key(key), op.clone())).collect();
-            let answers = self.hub.store.write(&operations).await;
+            let (answers, added) = join(self.hub.store.write(&operations), self.add_members(part)).await;
+            if let Err(error) = added {
+                failed.get_or_insert(error);
+            }
             let mut told = Vec::with_capacity(part.len());
             for (key, answer) in part.iter().zip(answers) {
                 match answer {
@@ -65,6 +72,13 @@ where
     fn forget(&self, key: &[u8]) {
         if let Some(local) = &self.local {
             local.forget(key);
+    async fn add_members(&self, keys: &[Bytes]) -> tidegate_backend::Result<()> {
+        match &self.register {
+            Some(register) => register.add(keys).await,
+            None => Ok(()),
+        }
+    }
+
         }
         self.flights.detach(key);
     }
@@ -93,6 +107,7 @@ where
             ttl_ms: made.header.stamp.hard.since(born).max(1),
             keep_floor_ms: self.knobs.keep_floor_ms,
         };
+        self.add_members(std::slice::from_ref(bytes)).await.map_err(CacheError::store)?;
         let (at, generation) = (self.hub.ticks.now(), self.generation(bytes));
         match self.hub.store.write(&[(self.cache_key(bytes), op)]).await.pop() {
             Some(Ok(Reply::Held)) => {

@@ -1,0 +1,182 @@
+//! On Redis and Valkey: several processes, restarts that lose what was acknowledged, builders that are overtaken.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tidegate::cache::membership::Mutant;
+use tidegate::cache::{Caches, RedisCache, RedisCacheOptions, *};
+use tidegate_backend::BoxFuture;
+use tidegate_conformance::servers::{Engine, Redis, Setup};
+use tidegate_redis::RedisOptions;
+
+use super::common::*;
+use super::torture::{Torture, is_kept, torture};
+
+async fn connect(url: &str) -> Caches {
+    let redis = RedisOptions::parse(url).unwrap().name("shop").unwrap();
+    process(Arc::new(RedisCache::open(redis, RedisCacheOptions::default()).await.unwrap()))
+}
+
+const SETTLE: Duration = Duration::from_millis(60);
+
+async fn on_server(redis: Arc<Redis>) -> Torture {
+    let mut processes = Vec::new();
+    for _ in 0..2 {
+        processes.push(connect(&redis.url()).await);
+    }
+    let url = redis.url();
+    let another = move || {
+        let url = url.clone();
+        Box::pin(async move { connect(&url).await }) as BoxFuture<'static, Caches>
+    };
+    let disturb = move |turn: u64| {
+        let redis = Arc::clone(&redis);
+        Box::pin(async move {
+            let work = move || match turn % 5 {
+                0 => drop(redis.tell(&["SCRIPT", "FLUSH"])),
+                1 => {
+                    let keys = redis.tell(&["KEYS", "{tg:shop:m:rows}:*"]);
+                    let words = keys.split_whitespace().map(|word| word.trim_matches('"'));
+                    for key in words.filter(|word| word.starts_with('{')).step_by(3) {
+                        redis.tell(&["DEL", key]);
+                    }
+                }
+                2 => drop(redis.tell(&["CLIENT", "KILL", "TYPE", "normal"])),
+                3 => redis.restart(),
+                _ => drop(redis.tell(&["FLUSHALL"])),
+            };
+            tokio::task::spawn_blocking(work).await.unwrap();
+        }) as BoxFuture<'static, ()>
+    };
+    let time = Duration::from_secs(if is_long() { 120 } else { 8 });
+    Torture { processes, another: Box::new(another), disturb: Box::new(disturb), settle: SETTLE, mutant: None, time }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_who_exists_is_refused_on_redis() {
+    is_kept(&torture(on_server(Arc::new(Redis::start())).await).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_who_exists_is_refused_on_valkey() {
+    let valkey = Redis::start_with(Setup::default().engine(Engine::Valkey));
+    is_kept(&torture(on_server(Arc::new(valkey)).await).await);
+}
+
+/// A server that comes back with what it had saved lacks what was added since: it is not believed until it was built anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_restart_loses_is_not_refused() {
+    for mutant in [None, Some(Mutant::TrustsAnyServer)] {
+        let redis = Redis::start_with(Setup::default().persistent().option("appendonly", "no").option("save", ""));
+        let table = Table::with(1..=100);
+        let caches = connect(&redis.url()).await;
+        let cache = table.cache_with(&caches, table.mutant(mutant));
+        let built = complete(&cache).await;
+        redis.tell(&["SAVE"]);
+        for id in 500..600 {
+            cache.membership().unwrap().add(&id).await.unwrap();
+            table.commit(id);
+        }
+        assert!(refuses(&cache, 700).await);
+        // Pages wait: nothing is built before the reads below.
+        let park = table.parks();
+        redis.restart();
+        let reader = connect(&redis.url()).await;
+        let reading = table.cache_with(&reader, table.mutant(mutant));
+        until(&reading, "it has its filter back", |status| status.generation == built.generation).await;
+        let mut refused = 0;
+        for id in 500..600 {
+            refused += u32::from(refuses(&reading, id).await);
+        }
+        assert_eq!(refused > 0, mutant.is_some(), "{mutant:?}: {refused} refused");
+        park.add_permits(1_000);
+        if mutant.is_none() {
+            until(&reading, "it is built anew", |s| s.complete && s.generation != built.generation).await;
+            assert!(refuses(&reading, 701).await && !refuses(&reading, 599).await);
+        }
+        caches.close().await;
+        reader.close().await;
+    }
+}
+
+/// A builder that another has overtaken, because its lease ran out while it stood still, changes nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_builder_that_was_overtaken_changes_nothing() {
+    for mutant in [None, Some(Mutant::SwapsBlindly)] {
+        let redis = Redis::start();
+        let table = Table::with(1..=2_000);
+        table.stores_nothing.store(true, Ordering::SeqCst);
+        let (one, two) = (connect(&redis.url()).await, connect(&redis.url()).await);
+        let slow = Table::with(1..=2_000);
+        let park = slow.parks();
+        let first = slow.cache_with(&one, slow.mutant(mutant).capacity(3_000));
+        until(&first, "it is begun", |status| status.building).await;
+        // Its lease is over.
+        redis.tell(&["DEL", "{tg:shop:m:rows}:lead"]);
+        let second = table.cache_with(&two, table.membership().capacity(3_000));
+        complete(&second).await;
+        second.membership().unwrap().add(&50_000).await.unwrap();
+        table.commit(50_000);
+        assert!(!refuses(&second, 50_000).await);
+        slow.rows.lock().unwrap().insert(50_001);
+        park.add_permits(1_000);
+        let began = Instant::now();
+        let mut refused = false;
+        while began.elapsed() < Duration::from_secs(2) && !refused {
+            let read = second.read(&50_000).strong().await.unwrap();
+            refused = read.source == Source::Filter;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(refused, mutant.is_some(), "{mutant:?}");
+        one.close().await;
+        two.close().await;
+    }
+}
+
+/// Two processes, one rebuilds again and again while the other inserts: no row is refused, unknown ids are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rebuilds_during_inserts_refuse_no_row() {
+    let redis = Redis::start();
+    let known = if is_long() { 1_000_000 } else { 20_000 };
+    let table = Table::with(1..=known);
+    let (one, two) = (connect(&redis.url()).await, connect(&redis.url()).await);
+    let membership = || table.membership().capacity(known * 2);
+    let (builder, writer) = (table.cache_with(&one, membership()), table.cache_with(&two, membership()));
+    complete(&builder).await;
+    complete(&writer).await;
+    let rebuilding = tokio::spawn({
+        let filter = builder.membership().unwrap();
+        async move {
+            let (began, mut rebuilds) = (Instant::now(), 0);
+            while began.elapsed() < Duration::from_secs(4) {
+                filter.rebuild().await.unwrap();
+                rebuilds += 1;
+            }
+            rebuilds
+        }
+    });
+    let (mut id, mut refused) = (1 << 32, 0);
+    while !rebuilding.is_finished() {
+        // Rows enter by their invalidation, after the commit.
+        let ids: Vec<u64> = (id..id + 20).collect();
+        ids.iter().for_each(|id| table.commit(*id));
+        writer.invalidate_many(&ids).await.unwrap();
+        for cache in [&builder, &writer] {
+            for read in cache.get_many(&ids).await {
+                assert!(read.unwrap().value.is_some(), "a row was refused");
+            }
+            for old in (1..=known).step_by(known as usize / 7) {
+                assert!(cache.get(&old).await.unwrap().value.is_some(), "{old} was refused");
+            }
+        }
+        refused += u32::from(refuses(&writer, (1 << 50) + id).await);
+        id += 20;
+    }
+    let rebuilds = rebuilding.await.unwrap();
+    let loads = table.loads.load(Ordering::SeqCst);
+    println!("{rebuilds} rebuilds during {} inserts, {refused} strangers refused, {loads} loads", id - (1 << 32));
+    assert!(rebuilds >= 3 && id > (1 << 32) + 200 && refused > 10);
+    one.close().await;
+    two.close().await;
+}
