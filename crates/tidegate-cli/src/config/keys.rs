@@ -104,7 +104,7 @@ pub const KEYS: &[Key] = &[
     key("redis.response_timeout", Kind::Time(50, 10_000), "500ms", "time", None, "how long an answer of Redis may take"),
     key("redis.ca_file", Kind::File, "", "", None, "certificate of the authority (PEM) that rediss:// trusts instead of the system's"),
     key("cache.local_bytes", Kind::Size(0, 1 << 40), "64MiB", "size", None, "copies of cached entries in this process; 0B: none"),
-    key("cache.load_budget", Kind::Count(1, 65_536), "64", "loads", None, "loads from the ledger at once for all caches of this process; more wait, then get an old value or 503"),
+    key("cache.load_budget", Kind::Count(1, 65_536), "64", "loads", None, "loads from the ledger and from origins at once, all caches of this process together; more wait, then get an old value or 503"),
     key("cache.load_rate", Kind::CountOrZero(1, 1_000_000), "0", "loads a second", None, "loads that may begin in a second, all caches of this process together; 0: no bound"),
     key("cache.products.fresh_for", Kind::Time(1, YEAR), "60s", "time", None, "how long a product page is served as it is, unless its SKU is changed"),
     key("cache.products.stale_for", Kind::TimeOrOff(1, YEAR), "10m", "time", None, "how long after that it may be served while it is loaded again, or when that fails; or off"),

@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tidegate_conformance::servers::{Cluster, Engine, MariaDb, Postgres, Redis};
+use tidegate_conformance::servers::{
+    Cluster, Engine, MariaDb, Postgres, Process, Redis, find, free_port, make_certificates, wait_until,
+};
 
 use crate::support::{Serve, command, folder, run, write};
 
@@ -318,4 +321,43 @@ fn what_is_wrong_with_a_namespace_is_told_and_secrets_are_not() {
         .env("TIDEGATE_CACHE_NAMESPACE_ITEMS_HEADERS_X_KEY", "sesame");
     let shown = String::from_utf8(checked.output().expect("it runs").stdout).expect("text");
     assert!(shown.contains("cache.namespace.items.headers.x-key") && !shown.contains("sesame"), "{shown}");
+}
+
+#[test]
+fn an_https_origin_is_asked_if_the_systems_authorities_vouch_for_it() {
+    let dir = folder();
+    make_certificates(dir.path());
+    let port = free_port();
+    let page = "HTTP/1.0 200 OK\r\ncontent-type: text/plain\r\n\r\nsigned";
+    write(dir.path(), "page", page);
+    let mut openssl = std::process::Command::new(find("openssl", "openssl"));
+    openssl.args([
+        "s_server",
+        "-accept",
+        &format!("127.0.0.1:{port}"),
+        "-cert",
+        "server.crt",
+        "-key",
+        "server.key",
+        "-HTTP",
+        "-quiet",
+    ]);
+    openssl.current_dir(dir.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _origin = Process::start(openssl);
+    wait_until("openssl", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let config = format!("[cache.namespace.items]\nurl = \"https://localhost:{port}/{{key}}\"\nallow_private = true\n");
+    let file = write(dir.path(), "t.toml", &config);
+    for (authorities, want) in
+        [(Some("ca.crt"), told(200, "miss", "signed")), (None, told(502, "miss", "origin-failed"))]
+    {
+        let mut serve = command(&["serve", "--listen", "127.0.0.1:0", "--config", file.to_str().expect("UTF-8")]);
+        serve.args(["--ledger", &crate::support::ledger(dir.path())]);
+        if let Some(name) = authorities {
+            serve.env("SSL_CERT_FILE", dir.path().join(name));
+        }
+        let log = std::fs::File::create(dir.path().join("serve.log")).expect("a log file");
+        let node = Node(Serve::spawn(serve, dir.path(), log.into()));
+        assert_eq!(node.get("page"), want, "{authorities:?}");
+        assert_eq!(node.0.stop(Signal::TERM).0, Some(0));
+    }
 }

@@ -91,7 +91,12 @@ impl Serve {
             args.extend(["--ledger", &ledger]);
         }
         args.extend(more);
-        let mut child = command(&args).stdout(Stdio::piped()).stderr(stderr).spawn().expect("the binary runs");
+        Self::spawn(command(&args), folder, stderr)
+    }
+
+    /// The same as a command that is ready to be run.
+    pub fn spawn(mut command: Command, folder: &Path, stderr: Stdio) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().expect("the binary runs");
         let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut line = String::new();
         out.read_line(&mut line).expect("a line");

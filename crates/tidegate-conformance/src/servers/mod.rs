@@ -21,4 +21,4 @@ pub use mariadb::MariaDb;
 pub use postgres::Postgres;
 pub use process::{Process, command, find, free_port, run, wait_until};
 pub use proxy::Proxy;
-pub use redis::{Cluster, Engine, Redis, Sentinel, Setup};
+pub use redis::{Cluster, Engine, Redis, Sentinel, Setup, make_certificates};

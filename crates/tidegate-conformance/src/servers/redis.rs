@@ -285,8 +285,11 @@ fn started(mut command: Command, log: &Path, ready: impl Fn() -> bool) -> Option
     None
 }
 
-/// An authority and a certificate of it for `localhost` and `127.0.0.1`.
-fn make_certificates(folder: &Path) {
+/// Makes an authority (`ca.crt`) and a certificate of it for `localhost` and `127.0.0.1` (`server.crt`, `server.key`).
+///
+/// # Panics
+/// When there is no `openssl`, or it refuses.
+pub fn make_certificates(folder: &Path) {
     let path = |name: &str| folder.join(name);
     let openssl = || Command::new(find("openssl", "openssl"));
     fs::write(path("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n").expect("a new folder can be written");
