@@ -21,7 +21,8 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// The ledger in the SQLite file at `path`; it and its folder are created when missing. One process owns it.
+    /// The ledger in the SQLite file at `path`; it and its folder are created when missing. One process owns it. With the
+    /// feature `cache`, a file beside it, with `.hot` behind its name, keeps which product pages are read most.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -76,6 +77,8 @@ impl Embedded {
     /// [`crate::Error::Configuration`] when it is no ledger and must not be made one, another process owns the file, a newer version wrote it, or its clock is of the
     /// other kind; [`crate::Error::LedgerUnavailable`] when it cannot be read or written.
     pub async fn open(self) -> Result<Parts> {
+        let mut hot_keys = self.path.clone().into_os_string();
+        hot_keys.push(".hot");
         let mut options = tidegate_embedded::Options::new(self.path);
         options.settings = self.settings;
         options.manual_clock = self.manual_clock;
@@ -90,6 +93,7 @@ impl Embedded {
             deadlines: Arc::new(EmbeddedDeadlines::new()),
             bus: None,
             cache: None,
+            hot_keys: Some(hot_keys.into()),
             settings: self.settings,
         })
     }

@@ -360,7 +360,7 @@ impl Stores {
             #[cfg(not(feature = "redis"))]
             Some(never) => match never {},
         };
-        Ok(Parts { ledger, gate, deadlines, bus, cache, settings: self.settings })
+        Ok(Parts { ledger, gate, deadlines, bus, cache, hot_keys: None, settings: self.settings })
     }
 
     /// How the nodes' Redis is used.

@@ -1,5 +1,6 @@
 //! The whole: a ledger, a gate, a deadline queue, and the workers between them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +33,9 @@ pub struct Parts {
     /// Where cached entries lie, shared with the other nodes; `None`: in this process. Without the feature `cache` it is
     /// not used.
     pub cache: Option<Arc<dyn CacheStore>>,
+    /// The file that keeps which product pages are read most from one start to the next, where `cache` does not; in a
+    /// folder that exists. Without the feature `cache` it is not used.
+    pub hot_keys: Option<PathBuf>,
     /// The rules' settings; the ledger must have been opened with the same.
     pub settings: Settings,
 }
@@ -92,11 +96,11 @@ impl Tidegate {
     /// # Errors
     /// [`Error::LedgerUnavailable`] when the ledger cannot be read.
     pub async fn start(parts: Parts, options: Options) -> Result<Self> {
-        let Parts { ledger, gate, deadlines, bus, cache, settings } = parts;
+        let Parts { ledger, gate, deadlines, bus, cache, hot_keys, settings } = parts;
         #[cfg(feature = "cache")]
-        let (caches, products) = start_caches(cache, &ledger, &gate, options.cache)?;
+        let (caches, products) = start_caches(cache, hot_keys, &ledger, &gate, options.cache)?;
         #[cfg(not(feature = "cache"))]
-        drop(cache);
+        drop((cache, hot_keys));
         let inner = Arc::new(Inner {
             queue: GroupCommit::new(options.queue_commands),
             probes: Probes::new(options.queue_commands),
@@ -201,6 +205,7 @@ impl Tidegate {
 #[cfg(feature = "cache")]
 fn start_caches(
     store: Option<Arc<dyn CacheStore>>,
+    hot_keys: Option<PathBuf>,
     ledger: &Arc<dyn Ledger>,
     gate: &Arc<dyn Gate>,
     options: crate::products::CacheOptions,
@@ -215,6 +220,9 @@ fn start_caches(
     let mut builder = Caches::builder(store).local_bytes(options.local_bytes).load_budget(options.load_budget);
     if let Some(rate) = options.load_rate {
         builder = builder.load_rate(rate);
+    }
+    if let Some(file) = hot_keys {
+        builder = builder.hot_keys_in(file);
     }
     let caches = builder.start().map_err(|e| Error::Configuration(e.to_string()))?;
     let products =
@@ -231,20 +239,20 @@ impl Inner {
         drop(entries);
     }
 
-    /// Whether this instance takes invalidations from the ledger's outbox.
-    pub(crate) fn takes_invalidations(&self) -> bool {
-        #[cfg(feature = "cache")]
-        return self.products.takes_invalidations();
-        #[cfg(not(feature = "cache"))]
-        false
-    }
-
     /// Says that these SKUs may exist from the next commit on.
     pub(crate) async fn expect(&self, skus: impl Iterator<Item = &tidegate_core::SkuId>) {
         #[cfg(feature = "cache")]
         self.products.expect(skus).await;
         #[cfg(not(feature = "cache"))]
         drop(skus);
+    }
+
+    /// Whether this instance takes invalidations from the ledger's outbox.
+    pub(crate) fn takes_invalidations(&self) -> bool {
+        #[cfg(feature = "cache")]
+        return self.products.takes_invalidations();
+        #[cfg(not(feature = "cache"))]
+        false
     }
 
     /// Puts one command in front of the ledger and waits for its durable answer.

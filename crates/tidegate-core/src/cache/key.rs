@@ -2,6 +2,12 @@
 
 use std::fmt;
 
+/// A hash of an encoded key, the same in every process: names a key in logs, where its bytes must not be.
+#[must_use]
+pub fn key_hash(encoded: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(encoded)
+}
+
 /// Longest encoded key, bytes.
 pub const MAX_KEY_BYTES: usize = 1_024;
 
@@ -102,11 +108,69 @@ impl KeyWriter {
     }
 }
 
+/// Reads the fields of an encoded key, in order.
+#[derive(Debug, Clone)]
+pub struct KeyReader<'a>(&'a [u8]);
+
+impl<'a> KeyReader<'a> {
+    /// From its first field on.
+    #[must_use]
+    pub const fn new(encoded: &'a [u8]) -> Self {
+        Self(encoded)
+    }
+
+    /// The next field; `None`: there is none, or the bytes are no encoded key.
+    pub fn field(&mut self) -> Option<&'a [u8]> {
+        let (mut length, mut shift) = (0_usize, 0_u32);
+        loop {
+            let (byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            if shift > 14 {
+                return None;
+            }
+            length |= usize::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+            shift += 7;
+        }
+        let (field, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(field)
+    }
+
+    /// Whether all fields were read.
+    #[must_use]
+    pub const fn is_at_end(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// What an entry is cached under. Two keys that differ must write different fields; the number and order of fields is
 /// the same for every value of a type, or the first field tells which.
 pub trait Key {
     /// Writes the fields, one [`KeyWriter::field`] each.
     fn write(&self, to: &mut KeyWriter);
+
+    /// Reads back what [`Key::write`] wrote. A type that cannot (the default) is looked up and stored like others, but its
+    /// keys are not known again after a restart: what was read most is not warmed then.
+    #[must_use]
+    fn read(_: &mut KeyReader<'_>) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// The key that is encoded so; `None`: none of this type is.
+    #[must_use]
+    fn decode(encoded: &[u8]) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        let mut from = KeyReader::new(encoded);
+        Self::read(&mut from).filter(|_| from.is_at_end())
+    }
 
     /// The encoded key.
     ///
@@ -146,6 +210,10 @@ impl Key for String {
     fn write(&self, to: &mut KeyWriter) {
         to.field(self.as_bytes());
     }
+
+    fn read(from: &mut KeyReader<'_>) -> Option<Self> {
+        std::str::from_utf8(from.field()?).ok().map(str::to_owned)
+    }
 }
 
 impl Key for [u8] {
@@ -158,11 +226,19 @@ impl Key for Vec<u8> {
     fn write(&self, to: &mut KeyWriter) {
         to.field(self);
     }
+
+    fn read(from: &mut KeyReader<'_>) -> Option<Self> {
+        from.field().map(<[u8]>::to_vec)
+    }
 }
 
 impl Key for crate::SkuId {
     fn write(&self, to: &mut KeyWriter) {
         to.field(self.as_str().as_bytes());
+    }
+
+    fn read(from: &mut KeyReader<'_>) -> Option<Self> {
+        std::str::from_utf8(from.field()?).ok().and_then(|text| Self::parse(text).ok())
     }
 }
 
@@ -173,6 +249,10 @@ macro_rules! numbers {
             fn write(&self, to: &mut KeyWriter) {
                 to.field(&self.to_be_bytes());
             }
+
+            fn read(from: &mut KeyReader<'_>) -> Option<Self> {
+                from.field()?.try_into().ok().map(Self::from_be_bytes)
+            }
         }
     )*};
 }
@@ -181,6 +261,14 @@ numbers!(u8, u16, u32, u64, u128, i8, i16, i32, i64, i128);
 impl Key for bool {
     fn write(&self, to: &mut KeyWriter) {
         to.field(&[u8::from(*self)]);
+    }
+
+    fn read(from: &mut KeyReader<'_>) -> Option<Self> {
+        match from.field()? {
+            [0] => Some(false),
+            [1] => Some(true),
+            _ => None,
+        }
     }
 }
 
@@ -191,6 +279,10 @@ impl<T: Key> Key for Option<T> {
             key.write(to);
         }
     }
+
+    fn read(from: &mut KeyReader<'_>) -> Option<Self> {
+        if bool::read(from)? { T::read(from).map(Some) } else { Some(None) }
+    }
 }
 
 macro_rules! tuples {
@@ -199,6 +291,10 @@ macro_rules! tuples {
             #[inline]
             fn write(&self, to: &mut KeyWriter) {
                 $(self.$at.write(to);)+
+            }
+
+            fn read(from: &mut KeyReader<'_>) -> Option<Self> {
+                Some(($($part::read(from)?,)+))
             }
         }
     )+};
@@ -238,7 +334,34 @@ mod tests {
         assert_eq!("x".repeat(MAX_KEY_BYTES - 1).encode().expect_err("too long").bytes, MAX_KEY_BYTES + 1);
     }
 
+    #[test]
+    fn what_is_no_key_of_the_type_is_not_read_as_one() {
+        assert_eq!(u64::decode(&bytes(&7_u32)), None);
+        assert_eq!(String::decode(&[1, 0xff]), None);
+        assert_eq!(String::decode(&bytes(&("a", "b"))), None, "a field is left");
+        assert_eq!(<(String, u8)>::decode(&bytes(&"a")), None, "a field is missing");
+        assert_eq!(bool::decode(&[1, 2]), None);
+        assert_eq!(Vec::<u8>::decode(&[0xff, 0xff, 0xff, 0xff, 1]), None);
+        assert_eq!(<&str>::decode(&bytes(&"a")), None, "this type cannot");
+    }
+
     proptest! {
+        #[test]
+        fn a_key_is_read_back(
+            text in ".{0,300}", raw in prop::collection::vec(any::<u8>(), 0..300), a in any::<i64>(), b in any::<Option<u8>>(),
+            c in any::<bool>(),
+        ) {
+            let key = (text, raw, a, b, c);
+            prop_assert_eq!(Key::decode(&bytes(&key)), Some(key));
+        }
+
+        #[test]
+        fn garbage_is_read_without_a_panic(raw in prop::collection::vec(any::<u8>(), 0..40)) {
+            if let Some(key) = <(String, Option<u16>)>::decode(&raw) {
+                prop_assert_eq!(<(String, Option<u16>)>::decode(&bytes(&key)), Some(key));
+            }
+        }
+
         #[test]
         fn distinct_fields_have_distinct_keys(a in prop::collection::vec(".{0,90}", 3), b in prop::collection::vec(".{0,90}", 3)) {
             let of = |x: &[String]| bytes(&(x[0].as_str(), x[1].as_str(), x[2].as_str()));

@@ -19,14 +19,16 @@ pub mod cell;
 pub mod defence;
 pub mod entry;
 pub mod key;
+mod key_list;
 pub mod life;
-pub mod products;
 pub mod membership;
+pub mod products;
 
 pub use cell::{Cell, Op, Reply};
 pub use defence::{Admission, Breaker, Governor, backoff_ms};
 pub use entry::{Codec, Entry, EntryId, Failed, Header, Packing, RowVersion, TagStamp, Unreadable};
-pub use key::{Key, KeyError, KeyWriter, MAX_KEY_BYTES};
+pub use key::{Key, KeyError, KeyReader, KeyWriter, MAX_KEY_BYTES, key_hash};
+pub use key_list::{read_list, write_list};
 pub use life::{Freshness, Life, Stamp, Ttl, ZeroTtl};
 
 /// How many schema numbers of one namespace can have entries of their own at a time. A key of schema `n` lies in slot

@@ -367,12 +367,12 @@ impl CacheStore for RedisCache {
         self.inner.connector.trouble()
     }
 
-    fn read<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Result<Option<Bytes>>> {
-        Box::pin(self.inner.read(key))
-    }
-
     fn membership(&self) -> Option<&dyn MembershipStore> {
         Some(self)
+    }
+
+    fn read<'a>(&'a self, key: &'a CacheKey) -> BoxFuture<'a, Result<Option<Bytes>>> {
+        Box::pin(self.inner.read(key))
     }
 
     fn read_many<'a>(&'a self, keys: &'a [CacheKey]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>>> {
@@ -411,6 +411,26 @@ impl CacheStore for RedisCache {
 
     fn tell<'a>(&'a self, notices: &'a [CacheNotice]) -> BoxFuture<'a, Result<()>> {
         Box::pin(self.inner.tell(notices))
+    }
+
+    fn save_hot_keys<'a>(&'a self, namespace: &'a str, list: &'a [u8], keep: Duration) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            if list.len() > MAX_HOT_LIST_BYTES {
+                let why = format!("a list of hot keys has at most {MAX_HOT_LIST_BYTES} bytes, not {}", list.len());
+                return Err(Error::new(ErrorKind::Command, why));
+            }
+            let key = self.inner.keys.hot_keys(namespace);
+            let life = keep.as_millis().max(1).to_string();
+            let set = Call::plain("SET", &key, &[list, b"PX", life.as_bytes()]);
+            self.inner.connector.one(set).await.map(drop)
+        })
+    }
+
+    fn hot_keys<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<Option<Bytes>>> {
+        Box::pin(async move {
+            let key = self.inner.keys.hot_keys(namespace);
+            found(self.inner.connector.one(Call::plain("GET", &key, &[])).await)
+        })
     }
 
     fn heard(&self) -> BoxFuture<'_, Vec<CacheNotice>> {

@@ -12,7 +12,6 @@ use tidegate_core::Millis;
 use tidegate_core::cache::cell::{Holder, Notes};
 use tidegate_core::cache::defence::LONGEST_SHARED_MS;
 use tidegate_core::cache::{Codec as CodecNumber, Failed, Header, Op, Reply, RowVersion, Stamp, TagStamp, backoff_ms};
-use tracing::Instrument;
 
 use super::codec::pack;
 use super::errors::{CacheError, LoadTimedOut, LoaderPanicked};
@@ -22,6 +21,7 @@ use super::load::{Leader, Point};
 use super::loader::{LoadContext, Loaded};
 use super::space::{Inner, class};
 use super::ticks::chance;
+use super::trace::KeyHash;
 
 /// How often a load is tried again because its source lags behind a known version; after 50, 100 and 200 ms.
 const MAX_BEHIND_RETRIES: u32 = 3;
@@ -37,7 +37,6 @@ pub(super) async fn load_once<K, V>(
     holder: Option<Holder>,
     floor: Option<RowVersion>,
 ) -> Result<Loaded<V>, CacheError> {
-    let span = tracing::debug_span!("cache.load", namespace = %inner.namespace);
     let load = async {
         let mut retries = 0;
         loop {
@@ -53,7 +52,7 @@ pub(super) async fn load_once<K, V>(
             retries += 1;
         }
     };
-    guarded(inner.knobs.hard_timeout, load.instrument(span), renewing(inner, cache_key, holder)).await
+    guarded(inner.knobs.hard_timeout, load, renewing(inner, cache_key, holder)).await
 }
 
 /// `load` under its time limit with `beside` running beside it; a panic is an error like others.
@@ -160,6 +159,7 @@ where
     /// The result with its proof. `answer`: the store's to the delivery, and the point before it was sent.
     pub(super) fn landed(&self, made: Made<V>, answer: Option<(Point, Result<Reply, Down>)>) -> Landed<V> {
         let (inner, bytes) = (&self.leader.inner, &self.leader.bytes);
+        self.tell_fill(&made, answer.as_ref().map(|(_, answer)| answer));
         let (proof, keeps) = match answer {
             // Nothing is known of the key since then: as it was.
             None | Some((_, Err(Down))) => (None, true),
@@ -183,6 +183,21 @@ where
             inner.keep(bytes, &kept, stamps, proof.unwrap_or(self.point).generation);
         }
         Landed { result: Outcome::Found(kept, false), as_of: point.order, began: self.order }
+    }
+
+    /// Says what became of a fill.
+    fn tell_fill(&self, made: &Made<V>, answer: Option<&Result<Reply, Down>>) {
+        let outcome = match answer {
+            None => "not sent",
+            Some(_) if made.bytes.is_none() => "not stored",
+            Some(Ok(Reply::Held)) => "stored",
+            Some(Ok(Reply::Below(_))) => "older than the floor",
+            Some(Ok(_)) => "invalidated meanwhile",
+            Some(Err(Down)) => "no answer",
+        };
+        let inner = &self.leader.inner;
+        let age_ms = inner.hub.store.store.now().since(made.header.stamp.born);
+        tracing::debug!(namespace = %inner.namespace, key = %KeyHash(&self.leader.bytes), outcome, age_ms, "cache.fill");
     }
 
     /// Shares the failure for a while, so that nobody queues up for another.
@@ -284,7 +299,7 @@ impl<K, V: 'static> Inner<K, V> {
             self.metrics.counts.oversize.one();
             if self.memory.reports(key) {
                 let (bytes, most) = (payload.len(), self.knobs.max_value);
-                tracing::warn!(namespace = %self.namespace, bytes, most, key = ?Bytes::copy_from_slice(key),
+                tracing::warn!(namespace = %self.namespace, bytes, most, key = %KeyHash(key),
                     "a value is too large for the store");
             }
             return (None, weight);

@@ -54,7 +54,7 @@ where
         for (at, key) in keys.iter().enumerate() {
             answers.push(match key.encode() {
                 Err(error) => Some(Err(error.into())),
-                Ok(written) => match self.try_local(key, &written) {
+                Ok(written) => match self.sampled(key, &written).try_local(key, &written) {
                     Some(read) => Some(Ok(read)),
                     None if chain::contains(Arc::as_ptr(self).addr(), written.as_bytes()) => {
                         Some(Err(CacheError::Recursion))
@@ -117,23 +117,29 @@ where
     }
 
     async fn ask_store_many(self: &Arc<Self>, keys: &[K], missing: &[(usize, Bytes)]) -> Vec<Asked<V>> {
+        let away = |(at, bytes): &(usize, Bytes)| self.without_store(&keys[*at], bytes, How::BOUNDED);
+        let answers = self.try_store_many(keys, missing).await;
+        answers.unwrap_or_else(|| missing.iter().map(away).collect())
+    }
+
+    /// What the store has of keys; `None`: it cannot be asked.
+    pub(super) async fn try_store_many(
+        self: &Arc<Self>,
+        keys: &[K],
+        missing: &[(usize, Bytes)],
+    ) -> Option<Vec<Asked<V>>> {
         if missing.is_empty() {
-            return Vec::new();
+            return Some(Vec::new());
         }
         let as_of = self.hub.ticks.now();
         let generations: Vec<u64> = missing.iter().map(|(_, bytes)| self.generation(bytes)).collect();
         let cache_keys: Vec<CacheKey> = missing.iter().map(|(_, bytes)| self.cache_key(bytes)).collect();
-        let away = |(at, bytes): &(usize, Bytes)| self.without_store(&keys[*at], bytes, How::BOUNDED);
-        let Ok(found) = self.hub.store.read_many(&cache_keys).await else {
-            return missing.iter().map(away).collect();
-        };
+        let found = self.hub.store.read_many(&cache_keys).await.ok()?;
         let seen: Vec<Seen<V>> =
             missing.iter().zip(&found).map(|((_, bytes), found)| self.see(bytes, found.as_deref(), as_of)).collect();
-        let Ok(counters) = self.counters(&seen).await else {
-            return missing.iter().map(away).collect();
-        };
+        let counters = self.counters(&seen).await.ok()?;
         let judged = missing.iter().zip(seen).zip(generations);
-        judged
+        let answers = judged
             .map(|(((at, bytes), seen), generation)| match seen {
                 Seen::Nothing => Asked::Missing(Hint::Nothing),
                 Seen::Leased(token) => Asked::Missing(Hint::Leased(token)),
@@ -151,7 +157,8 @@ where
                     Asked::Answered(Ok(self.answer(kept, Source::Store, self.hub.ticks.now(), stale)))
                 }
             })
-            .collect()
+            .collect();
+        Some(answers)
     }
 
     /// The counters of all tags of what was found.
@@ -172,7 +179,7 @@ where
     }
 
     /// Joins or starts the flights of what is missing: those with nothing in the store together, if the loader can.
-    fn start_many(
+    pub(super) fn start_many(
         self: &Arc<Self>,
         keys: &[K],
         missing: Vec<(usize, Bytes, Hint)>,
@@ -183,6 +190,7 @@ where
         let mut members = Vec::new();
         for (at, bytes, hint) in missing {
             self.metrics.counts.misses.one();
+            self.hot.missed(&bytes);
             if !self.loader.batches() || !matches!(hint, Hint::Nothing) {
                 let landing = self.start(&keys[at], &bytes, Want::Load(hint), None, chain.clone());
                 landings.push((at, bytes, landing));

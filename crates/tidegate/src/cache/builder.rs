@@ -12,9 +12,10 @@ use super::caches::Caches;
 use super::codec::{Codec, Json, MAX_PAYLOAD_BYTES};
 use super::errors::CacheError;
 use super::handle::Cache;
+use super::hot::MAX_HOT_KEYS;
 use super::loader::{Loader, erase};
-use super::space::{Inner, Knobs, LocalKnob, TagsOf};
 use super::membership::{Membership, Plan};
+use super::space::{Inner, Knobs, LocalKnob, TagsOf};
 
 /// Sets up a [`Cache`]. What is not said has the default that its method names.
 pub struct CacheBuilder<K, V, C = Json> {
@@ -23,8 +24,8 @@ pub struct CacheBuilder<K, V, C = Json> {
     codec: C,
     knobs: Knobs,
     tags: Option<TagsOf<K>>,
-    types: PhantomData<fn(K) -> V>,
     membership: Option<Plan>,
+    types: PhantomData<fn(K) -> V>,
 }
 
 impl<K, V, C> CacheBuilder<K, V, C> {
@@ -163,6 +164,15 @@ impl<K, V, C> CacheBuilder<K, V, C> {
         self
     }
 
+    /// How many of the keys that are read most are known, at most [`super::MAX_HOT_KEYS`]; 1,000 by default, 0 is none.
+    /// What is hot is not evicted from the in-process level by what is read once (a quarter of its bytes at most),
+    /// is refreshed before it turns stale, and is saved, so that it is brought back after a start or a flush of the store.
+    #[must_use]
+    pub fn hot_keys(mut self, keys: usize) -> Self {
+        self.knobs.hot_keys = keys;
+        self
+    }
+
     /// How values become bytes; [`Json`] by default. Another codec needs another schema number.
     #[must_use]
     pub fn codec<D: Codec<V>>(self, codec: D) -> CacheBuilder<K, V, D> {
@@ -178,16 +188,6 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     }
 }
 
-impl<K, V, C> CacheBuilder<K, V, C>
-where
-    K: Key + Clone + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    C: Codec<V>,
-{
-    /// Builds the cache with what loads its values: a [`Loader`] or a closure.
-    ///
-    /// # Errors
-    /// [`CacheError::Configuration`]: a setting is out of its bounds, or the namespace has a cache in this process.
 impl<K: Key + Clone + Send + Sync + 'static, V, C> CacheBuilder<K, V, C> {
     /// Ids that surely do not exist are answered "there is none" without a load; none by default. Every process that uses
     /// the namespace must say so, with the same rate; one that only writes may say [`Membership::additions_only`].
@@ -198,6 +198,16 @@ impl<K: Key + Clone + Send + Sync + 'static, V, C> CacheBuilder<K, V, C> {
     }
 }
 
+impl<K, V, C> CacheBuilder<K, V, C>
+where
+    K: Key + Clone + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    C: Codec<V>,
+{
+    /// Builds the cache with what loads its values: a [`Loader`] or a closure.
+    ///
+    /// # Errors
+    /// [`CacheError::Configuration`]: a setting is out of its bounds, or the namespace has a cache in this process.
     pub fn loader(self, loader: impl Loader<K, V>) -> Result<Cache<K, V>, CacheError> {
         self.knobs.check(&self.namespace).map_err(CacheError::Configuration)?;
         let inner = Inner::build(
@@ -226,6 +236,9 @@ impl Knobs {
         }
         if !(0.0..=1_000.0).contains(&early_refresh) {
             return Err(format!("{namespace}: early_refresh is 0 to 1000, not {early_refresh}"));
+        }
+        if self.hot_keys > MAX_HOT_KEYS {
+            return Err(format!("{namespace}: hot_keys is 0 to {MAX_HOT_KEYS}, not {}", self.hot_keys));
         }
         if self.load_budget == Some(0) {
             return Err(format!("{namespace}: load_budget must be 1 or more"));

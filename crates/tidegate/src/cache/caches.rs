@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidegate_backend::CacheStore;
@@ -37,6 +38,7 @@ impl Caches {
             load_rate: None,
             local_bytes: DEFAULT_LOCAL_BYTES,
             tokio_time: false,
+            hot_file: None,
             mutant_joins_old_flights: false,
         }
     }
@@ -48,13 +50,13 @@ impl Caches {
         CacheBuilder::new(self.clone(), namespace, Json, PhantomData)
     }
 
-    /// Ends the tasks: loads that run are dropped, whoever waits for them is told [`CacheError::Stopping`]; then closes the
-    /// store. Takes at most 5 s and what the store takes.
     /// Whether the store keeps membership filters.
     pub(crate) fn keep_membership(&self) -> bool {
         self.hub.store.store.membership().is_some()
     }
 
+    /// Ends the tasks: loads that run are dropped, whoever waits for them is told [`CacheError::Stopping`]; then closes the
+    /// store. Takes at most 5 s and what the store takes.
     pub async fn close(&self) {
         self.hub.close().await;
     }
@@ -74,6 +76,7 @@ pub struct CachesBuilder {
     load_rate: Option<NonZeroU32>,
     local_bytes: usize,
     tokio_time: bool,
+    hot_file: Option<PathBuf>,
     mutant_joins_old_flights: bool,
 }
 
@@ -96,6 +99,14 @@ impl CachesBuilder {
     #[must_use]
     pub fn local_bytes(mut self, bytes: usize) -> Self {
         self.local_bytes = bytes;
+        self
+    }
+
+    /// The file in which the keys that are read most are kept for the next start (in a folder that exists), for a store
+    /// that ends with the process. Without one the store keeps them, if it outlives the process.
+    #[must_use]
+    pub fn hot_keys_in(mut self, file: impl Into<PathBuf>) -> Self {
+        self.hot_file = Some(file.into());
         self
     }
 
@@ -131,6 +142,7 @@ impl CachesBuilder {
             load_rate: self.load_rate,
             local_bytes: self.local_bytes,
             ticks: if self.tokio_time { Ticks::tokio() } else { Ticks::coarse() },
+            hot_file: self.hot_file,
             mutant_joins_old_flights: self.mutant_joins_old_flights,
         };
         let hub = Hub::start(self.store, options, runtime);

@@ -23,6 +23,7 @@ pub(super) struct Gate {
     permits: Arc<Semaphore>,
     budget: usize,
     rate: Mutex<Governor>,
+    has_rate: bool,
     /// When loads may begin: between its place in the rate and its beginning a load asks for a lease, and those that a slow
     /// answer held up must not begin all at once.
     beginnings: Mutex<Governor>,
@@ -88,11 +89,17 @@ impl Gate {
             permits: Arc::new(Semaphore::new(budget)),
             budget,
             rate: Mutex::new(Governor::new(rate)),
+            has_rate: rate.is_some(),
             beginnings: Mutex::new(Governor::new(rate)),
             waiting: AtomicUsize::new(0),
             mean_us: AtomicU64::new(0),
             ticks,
         }
+    }
+
+    /// Whether it bounds loads a second.
+    pub(super) fn has_rate(&self) -> bool {
+        self.has_rate
     }
 
     fn rate(&self) -> MutexGuard<'_, Governor> {

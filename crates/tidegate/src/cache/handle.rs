@@ -97,7 +97,7 @@ where
     /// [`CacheError::KeyTooLong`], [`CacheError::Stopping`].
     pub async fn get_if_cached(&self, key: &K) -> Result<Option<Read<V>>, CacheError> {
         let written = key.encode()?;
-        if let Some(read) = self.inner.try_local(key, &written) {
+        if let Some(read) = self.inner.sampled(key, &written).try_local(key, &written) {
             return Ok(Some(read));
         }
         let (bytes, how) = (Bytes::copy_from_slice(written.as_bytes()), How { load: false, ..How::BOUNDED });
@@ -214,6 +214,7 @@ where
         }
         let mut written = KeyWriter::new();
         self.key.encode_to(&mut written)?;
+        self.cache.inner.sampled(self.key, &written);
         if let Some(read) = self.cache.inner.plain_hit(&written) {
             return Poll::Ready(Ok(read));
         }
@@ -277,11 +278,12 @@ where
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let (inner, how) = (&self.cache.inner, self.how);
-            if !how.strong {
-                let encoded = self.key.encode()?;
-                if let Some(read) = inner.try_local(self.key, &encoded) {
-                    return Ok(read);
-                }
+            let encoded = self.key.encode()?;
+            inner.sampled(self.key, &encoded);
+            if !how.strong
+                && let Some(read) = inner.try_local(self.key, &encoded)
+            {
+                return Ok(read);
             }
             self.cache.further(self.key, how, self.deadline).await
         })

@@ -2,10 +2,12 @@
 
 use std::future::Future;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tidegate_backend::{CacheNotice, CacheStore};
 use tidegate_core::Map;
 use tokio::runtime::Handle;
@@ -25,6 +27,10 @@ pub const STALENESS_BOUND_MS: i64 = 1_000;
 const UPKEEP: Duration = Duration::from_millis(250);
 /// A bus that gives nothing at once is asked again after this.
 const EMPTY_BUS_PAUSE: Duration = Duration::from_millis(50);
+/// Hot keys are saved so often, half of it more or less.
+const SAVE_HOT_KEYS: Duration = Duration::from_secs(30);
+/// How long that may take at the end.
+const SAVING: Duration = Duration::from_secs(1);
 /// How long the tasks have to end.
 const CLOSING: Duration = Duration::from_secs(5);
 
@@ -32,14 +38,16 @@ const CLOSING: Duration = Duration::from_secs(5);
 pub(super) trait Space: Send + Sync {
     /// A notice about this namespace.
     fn hear(&self, notice: &CacheNotice);
+    /// Its membership filter.
+    fn register(&self) -> Option<Arc<Register>>;
     /// Notices were missed.
     fn gap(&self);
     /// Once in a while.
-    fn upkeep(&self);
+    fn upkeep(self: Arc<Self>);
+    /// The encoded keys that are read most, the hottest first.
+    fn hot_keys(&self) -> Vec<Bytes>;
 }
 
-    /// Its membership filter.
-    fn register(&self) -> Option<Arc<Register>>;
 pub(super) struct Hub {
     pub(super) store: Guarded,
     pub(super) gate: Arc<Gate>,
@@ -59,6 +67,8 @@ pub(super) struct Hub {
     /// What is left for in-process levels, bytes.
     local_left: Mutex<usize>,
     pub(super) local_bytes: usize,
+    /// Hot keys as they were saved.
+    pub(super) lists: Lists,
     /// See `CachesBuilder::mutant_joins_old_flights`.
     pub(super) mutant_joins_old_flights: bool,
 }
@@ -69,6 +79,7 @@ pub(super) struct HubOptions {
     pub(super) load_rate: Option<NonZeroU32>,
     pub(super) local_bytes: usize,
     pub(super) ticks: Ticks,
+    pub(super) hot_file: Option<PathBuf>,
     pub(super) mutant_joins_old_flights: bool,
 }
 
@@ -78,6 +89,7 @@ impl Hub {
         let (running, ended) = mpsc::channel(1);
         let ticks = options.ticks;
         let hub = Arc::new(Self {
+            lists: Lists::new(Arc::clone(&store), options.hot_file),
             store: Guarded::new(store, ticks),
             gate: Arc::new(Gate::new(options.load_budget, options.load_rate, ticks)),
             ticks,
@@ -102,7 +114,17 @@ impl Hub {
             async move {
                 loop {
                     tokio::time::sleep(UPKEEP).await;
-                    hub.each_space(|space| space.upkeep());
+                    hub.each_space(|space| Arc::clone(space).upkeep());
+                }
+            }
+        });
+        hub.spawn({
+            let hub = Arc::clone(&hub);
+            async move {
+                loop {
+                    // Processes that were started together do not save together.
+                    tokio::time::sleep(SAVE_HOT_KEYS.mul_f64(0.5 + chance())).await;
+                    hub.save_hot_keys().await;
                 }
             }
         });
@@ -140,8 +162,18 @@ impl Hub {
         self.begin_stop();
         let mut ended = self.ended.lock().await;
         let _ = tokio::time::timeout(CLOSING, ended.recv()).await;
-        self.each_space(|space| space.upkeep());
+        self.each_space(|space| Arc::clone(space).upkeep());
+        let _ = tokio::time::timeout(SAVING, self.save_hot_keys()).await;
         self.store.store.close().await;
+    }
+
+    async fn save_hot_keys(&self) {
+        let spaces: Vec<_> = {
+            let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
+            spaces.iter().filter_map(|(name, space)| Some((Arc::clone(name), space.upgrade()?))).collect()
+        };
+        let lists = spaces.into_iter().map(|(name, space)| (name, space.hot_keys())).collect();
+        self.lists.save(lists).await;
     }
 
     /// The next number of the order in which reads and loads begin.
@@ -205,12 +237,12 @@ impl Hub {
         *self.local_left.lock().unwrap_or_else(PoisonError::into_inner) += bytes;
     }
 
-    fn each_space(&self, act: impl Fn(&dyn Space)) {
+    fn each_space(&self, act: impl Fn(&Arc<dyn Space>)) {
         let spaces: Vec<_> = {
             let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
             spaces.values().filter_map(Weak::upgrade).collect()
         };
-        spaces.iter().for_each(|space| act(&**space));
+        spaces.iter().for_each(act);
     }
 
     pub(super) fn space(&self, namespace: &str) -> Option<Arc<dyn Space>> {

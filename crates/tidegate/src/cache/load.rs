@@ -15,6 +15,8 @@ use bytes::Bytes;
 use tidegate_backend::CacheKey;
 use tidegate_core::cache::cell::{Holder, Notes};
 use tidegate_core::cache::{EntryId, Op, Reply};
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
 use super::attempt::{Attempt, load_once};
 use super::chain::{self, Chain};
@@ -24,6 +26,7 @@ use super::governor::{Permit, admit};
 use super::local::Kept;
 use super::read::mark_began;
 use super::space::{Inner, Seen};
+use super::trace::KeyHash;
 
 /// A lease that is waited for is looked at again after this, doubling to [`LONGEST_LOOK`], unless a notice comes first.
 const FIRST_LOOK: Duration = Duration::from_millis(10);
@@ -57,14 +60,14 @@ pub(super) enum Hint {
 }
 
 impl Hint {
-    pub(super) fn old<V>(kept: &Kept<V>) -> Self {
-        // Only values can be refreshed in place.
-        if kept.value.is_some() { Self::Old(kept.id) } else { Self::Remove }
     /// Whether nobody is known to load the key, or to have loaded it.
     pub(super) fn is_open(&self) -> bool {
         matches!(self, Self::Nothing | Self::Remove)
     }
 
+    pub(super) fn old<V>(kept: &Kept<V>) -> Self {
+        // Only values can be refreshed in place.
+        if kept.value.is_some() { Self::Old(kept.id) } else { Self::Remove }
     }
 }
 
@@ -382,6 +385,32 @@ where
 
     /// Loads, and gives the result to the store if there is a holder. `point`: before the lease or refresh was asked for.
     pub(super) async fn lead(&self, permit: Permit, holder: Option<Holder>, notes: Notes, point: Point) -> Landed<V> {
+        let kind = match holder {
+            Some(Holder::Lease(_)) => "load",
+            Some(Holder::Refresh { .. }) => "refresh",
+            None => "load without the store",
+        };
+        let span = tracing::debug_span!("cache.load", namespace = %self.inner.namespace, key = %KeyHash(&self.bytes), kind,
+            outcome = Empty, cost_ms = Empty);
+        let landed = self.lead_within(&span, permit, holder, notes, point).instrument(span.clone()).await;
+        let outcome = match &landed.result {
+            Outcome::Found(kept, _) if kept.value.is_some() => "value",
+            Outcome::Found(..) => "absent",
+            Outcome::Failed(_) => "error",
+            Outcome::Again => "again",
+        };
+        span.record("outcome", outcome);
+        landed
+    }
+
+    async fn lead_within(
+        &self,
+        span: &Span,
+        permit: Permit,
+        holder: Option<Holder>,
+        notes: Notes,
+        point: Point,
+    ) -> Landed<V> {
         let hashes = match self.inner.tag_hashes(&self.key) {
             Ok(hashes) => hashes,
             Err(error) => return Landed::failed(error),
@@ -401,6 +430,7 @@ where
         )
         .await;
         let took = began.elapsed();
+        span.record("cost_ms", took.as_secs_f64() * 1_000.0);
         self.inner.metrics.load_seconds.record(took.as_secs_f64());
         permit.took(took);
         drop(permit);

@@ -7,10 +7,11 @@
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{Equivalent, OptionsBuilder, Weighter};
+use quick_cache::sync::Cache;
+use quick_cache::{Equivalent, Lifecycle, OptionsBuilder, Weighter};
 use tidegate_core::cache::{EntryId, KeyWriter, RowVersion};
 
+use super::hot::Hottest;
 use super::tags::Tagged;
 
 /// What a copy weighs beside its key and payload: the map's and the copy's own bytes.
@@ -19,6 +20,10 @@ const STRIPES: usize = 512;
 /// A shard of the map is at least so large, since no copy can be larger than its shard.
 const SHARD_BYTES: usize = 4 << 20;
 const MAX_SHARDS: usize = 64;
+/// The part of the bytes that copies of the hottest keys may keep to themselves.
+const PINNED_PART: u64 = 4;
+/// A copy that is more than this part of a shard is not pinned: some of them could fill it.
+const PINNED_PART_OF_SHARD: u64 = 16;
 
 /// A value or an absence as a process holds it. Instants are of the process' own clock ([`super::ticks`]).
 pub(super) struct Kept<V> {
@@ -145,7 +150,33 @@ impl<V> Weighter<LocalKey, Held<V>> for Weigh {
     }
 }
 
-type Copies<V> = Cache<LocalKey, Held<V>, Weigh, foldhash::fast::RandomState, DefaultLifecycle<LocalKey, Held<V>>>;
+/// Keeps the copies of the hottest keys from being evicted; what is invalidated or replaced goes like any other.
+///
+/// The map's own rule is that what is pinned is admitted however heavy it is, and that a shard full of it takes more than it
+/// should: so what is heavy is not, and what is pinned is bounded.
+#[derive(Clone)]
+struct Pins {
+    hottest: Arc<Hottest>,
+    hasher: foldhash::fast::RandomState,
+    heaviest: u64,
+}
+
+impl<V> Lifecycle<LocalKey, Held<V>> for Pins {
+    /// What one call evicts is dropped after it, without the lock of its shard.
+    type RequestState = [Option<(LocalKey, Held<V>)>; 2];
+
+    fn is_pinned(&self, key: &LocalKey, held: &Held<V>) -> bool {
+        Weigh.weight(key, held) <= self.heaviest && self.hottest.is_pinned(self.hasher.hash_one(key))
+    }
+
+    fn on_evict(&self, state: &mut Self::RequestState, key: LocalKey, held: Held<V>) {
+        if let Some(free) = state.iter_mut().find(|place| place.is_none()) {
+            *free = Some((key, held));
+        }
+    }
+}
+
+type Copies<V> = Cache<LocalKey, Held<V>, Weigh, foldhash::fast::RandomState, Pins>;
 
 pub(super) struct Local<V> {
     copies: Copies<V>,
@@ -153,20 +184,44 @@ pub(super) struct Local<V> {
     hasher: foldhash::fast::RandomState,
     /// Longest life of a copy, milliseconds.
     life_ms: i64,
+    bytes: u64,
+    heaviest_pinned: u64,
 }
 
 impl<V> Local<V> {
-    pub(super) fn new(bytes: usize, life_ms: i64) -> Self {
-        let hasher = foldhash::fast::RandomState::default();
+    /// `hasher`: by which `hottest` knows keys.
+    pub(super) fn new(
+        bytes: usize,
+        life_ms: i64,
+        (hasher, hottest): (foldhash::fast::RandomState, Arc<Hottest>),
+    ) -> Self {
+        let shards = (bytes / SHARD_BYTES).clamp(1, MAX_SHARDS);
         let options = OptionsBuilder::new()
             .estimated_items_capacity((bytes / 1_024).max(64))
             .weight_capacity(bytes as u64)
-            .shards((bytes / SHARD_BYTES).clamp(1, MAX_SHARDS))
+            .shards(shards)
             .build()
             .expect("both capacities are set");
-        let copies = Cache::with_options(options, Weigh, hasher.clone(), DefaultLifecycle::default());
+        let heaviest = (bytes / shards) as u64 / PINNED_PART_OF_SHARD;
+        let pins = Pins { hottest, hasher: hasher.clone(), heaviest };
+        let copies = Cache::with_options(options, Weigh, hasher.clone(), pins);
         let generations = (0..STRIPES).map(|_| Mutex::new(0)).collect();
-        Self { copies, generations, hasher, life_ms }
+        Self { copies, generations, hasher, life_ms, bytes: bytes as u64, heaviest_pinned: heaviest }
+    }
+
+    /// Bytes that pinned copies may have together.
+    pub(super) fn most_pinned(&self) -> u64 {
+        self.bytes / PINNED_PART
+    }
+
+    /// Whether a copy of this weight may be one of them.
+    pub(super) fn may_be_pinned(&self, weight: u64) -> bool {
+        weight <= self.heaviest_pinned
+    }
+
+    /// What a copy weighs in the map.
+    pub(super) fn weight_of(&self, key: &[u8], kept: &Kept<V>) -> u64 {
+        OVERHEAD + key.len() as u64 + u64::from(kept.weight)
     }
 
     fn stripe(&self, key: &[u8]) -> MutexGuard<'_, u64> {
@@ -294,13 +349,21 @@ mod tests {
         }
     }
 
+    fn pins() -> (foldhash::fast::RandomState, Arc<Hottest>) {
+        Default::default()
+    }
+
+    fn local() -> Local<u32> {
+        Local::new(1 << 20, 60_000, pins())
+    }
+
     fn value(local: &Local<u32>) -> Option<u32> {
         local.get(b"key").and_then(|kept| kept.value).map(|value| *value)
     }
 
     #[test]
     fn a_copy_on_its_way_is_dropped_by_an_invalidation() {
-        let (local, key) = (Local::new(1 << 20, 60_000), Bytes::from_static(b"key"));
+        let (local, key) = (local(), Bytes::from_static(b"key"));
         let generation = local.generation(&key);
         local.forget(&key);
         local.keep(&key, kept(1, 0), generation);
@@ -315,7 +378,7 @@ mod tests {
 
     #[test]
     fn an_older_copy_never_replaces_a_newer_one() {
-        let (local, key) = (Local::new(1 << 20, 60_000), Bytes::from_static(b"key"));
+        let (local, key) = (local(), Bytes::from_static(b"key"));
         let generation = local.generation(&key);
         local.keep(&key, kept(2, 5), generation);
         local.keep(&key, kept(1, 9), generation);
@@ -328,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_new_value_drops_what_is_on_its_way_and_gives_way_to_what_was_heard() {
-        let local = Local::new(1 << 20, 60_000);
+        let local = local();
         let before = local.generation(b"key");
         local.replace(b"key", kept(2, 5), before);
         local.keep(b"key", Kept { version: None, ..kept(1, 9) }, before);
@@ -341,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_doubted_copy_is_only_a_fallback_and_life_is_bounded() {
-        let (local, key) = (Local::new(1 << 20, 3_000), Bytes::from_static(b"key"));
+        let (local, key) = (Local::new(1 << 20, 3_000, pins()), Bytes::from_static(b"key"));
         local.keep(&key, kept(1, 500), local.generation(&key));
         assert_eq!(local.get(&key).map(|kept| (kept.until, kept.quiet)), Some((3_500, 3_500)));
         local.doubt(&key, 700);
@@ -354,7 +417,7 @@ mod tests {
 
     #[test]
     fn short_and_long_keys_are_told_apart() {
-        let local = Local::new(1 << 20, 60_000);
+        let local = local();
         let keys: Vec<Vec<u8>> = (0..40).map(|length| vec![0; length]).collect();
         for (n, key) in keys.iter().enumerate() {
             local.keep(key, kept(n as u32, 0), local.generation(key));
@@ -369,7 +432,7 @@ mod tests {
 
     #[test]
     fn weight_is_bounded_and_what_is_too_heavy_is_not_kept() {
-        let local: Local<u32> = Local::new(1 << 20, 60_000);
+        let local = local();
         for n in 0..10_000_u32 {
             let key = Bytes::copy_from_slice(&n.to_be_bytes());
             local.keep(&key, Kept { weight: 1_000, ..kept(n, 0) }, local.generation(&key));
@@ -379,5 +442,56 @@ mod tests {
         let key = Bytes::from_static(b"key");
         local.keep(&key, Kept { weight: 2 << 20, ..kept(1, 0) }, local.generation(&key));
         assert_eq!(value(&local), None);
+    }
+
+    fn pinned(keys: &[&[u8]]) -> Local<u32> {
+        let (hasher, hottest) = pins();
+        let hash = |key: &&[u8]| hasher.hash_one(Query::of(key, &mut [0; SHORT_KEY]));
+        hottest.pin(keys.iter().map(hash).collect());
+        Local::new(1 << 20, 60_000, (hasher, hottest))
+    }
+
+    /// Puts more cold copies in than there is room for.
+    fn scan(local: &Local<u32>, from: u32) {
+        for n in from..from + 20_000 {
+            let key = n.to_be_bytes();
+            local.keep(&key, Kept { weight: 500, ..kept(n, 0) }, local.generation(&key));
+        }
+    }
+
+    #[test]
+    fn a_scan_leaves_what_is_pinned() {
+        for (keys, stays) in [(&[&b"key"[..]][..], true), (&[], false)] {
+            let local = pinned(keys);
+            scan(&local, 0);
+            local.keep(b"key", kept(1, 0), local.generation(b"key"));
+            scan(&local, 20_000);
+            assert_eq!(value(&local).is_some(), stays);
+            assert!(local.size().1 <= 1 << 20);
+        }
+    }
+
+    #[test]
+    fn what_is_pinned_is_invalidated_and_replaced_like_any_other() {
+        let local = pinned(&[b"key"]);
+        local.keep(b"key", kept(1, 0), local.generation(b"key"));
+        local.keep(b"key", kept(2, 1), local.generation(b"key"));
+        assert_eq!(value(&local), Some(2));
+        local.forget(b"key");
+        assert_eq!(value(&local), None);
+        local.keep(b"key", kept(3, 2), local.generation(b"key"));
+        local.forget_all();
+        assert_eq!(value(&local), None);
+    }
+
+    #[test]
+    fn what_is_heavy_is_not_pinned() {
+        let local = pinned(&[b"key"]);
+        scan(&local, 0);
+        local.keep(b"key", Kept { weight: 80 << 10, ..kept(1, 0) }, local.generation(b"key"));
+        scan(&local, 20_000);
+        assert_eq!(value(&local), None);
+        local.keep(b"key", Kept { weight: 2 << 20, ..kept(1, 0) }, local.generation(b"key"));
+        assert_eq!(value(&local), None, "too heavy for the level");
     }
 }

@@ -43,6 +43,8 @@ pub struct CacheStats {
     pub local_copies: usize,
     /// Their weight, bytes.
     pub local_bytes: u64,
+    /// Hot keys whose copies are kept from eviction now.
+    pub pinned: usize,
 }
 
 macro_rules! counts {
@@ -79,9 +81,9 @@ counts! {
     failed_loads = "tidegate_cache_loads_total", "outcome" => "error";
     stale = "tidegate_cache_stale_total";
     negatives = "tidegate_cache_negatives_total";
+    filter_refusals = "tidegate_cache_filter_refusals_total";
     rejected_fills = "tidegate_cache_rejected_fills_total";
     overloaded = "tidegate_cache_overloaded_total";
-    filter_refusals = "tidegate_cache_filter_refusals_total";
     oversize = "tidegate_cache_oversize_total";
     unreadable = "tidegate_cache_unreadable_total";
 }

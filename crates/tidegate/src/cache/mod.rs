@@ -36,21 +36,24 @@ mod flight;
 mod governor;
 mod guard;
 mod handle;
+mod hot;
 mod hub;
 mod load;
 mod loader;
 mod local;
-mod memory;
 pub mod membership;
+mod memory;
 mod metrics;
 mod read;
 mod relay;
 mod space;
 mod striped;
 mod tags;
-mod ticks;
-mod write;
 mod ticket;
+mod ticks;
+mod trace;
+mod warm;
+mod write;
 
 pub use builder::CacheBuilder;
 pub use caches::{Caches, CachesBuilder, DEFAULT_LOAD_BUDGET, DEFAULT_LOCAL_BYTES};
@@ -60,22 +63,23 @@ pub use codec::{Codec, CodecError, Json, MAX_PAYLOAD_BYTES};
 pub use errors::{CacheError, LoadFailed, LoadTimedOut, LoaderPanicked};
 pub use governor::MAX_WAITING_LOADS;
 pub use handle::{Cache, Get, ReadRequest};
+pub use hot::{DEFAULT_HOT_KEYS, HotKey, MAX_HOT_KEYS};
 pub use hub::STALENESS_BOUND_MS;
 pub use loader::{LoadContext, Loaded, Loader};
+pub use membership::{IdSource, Membership, MembershipHandle, MembershipStatus};
 pub use metrics::CacheStats;
 pub use read::{Read, Source};
 pub use relay::Relay;
 pub use tags::MAX_KNOWN_TAGS;
-pub use membership::{IdSource, Membership, MembershipHandle, MembershipStatus};
+pub use ticket::{Ticket, Unacknowledged};
 pub use tidegate_backend::cache::{CacheCapabilities, CacheKey, CacheNotice, CacheStore, MAX_CACHE_BATCH};
 pub use tidegate_backend::outbox::{Execute, Outbox, Parameter, SqlDialect};
-pub use ticket::{Ticket, Unacknowledged};
-pub use tidegate_core::cache::{Key, KeyError, KeyWriter, RowVersion, Ttl, ZeroTtl};
+pub use tidegate_core::cache::{Key, KeyError, KeyReader, KeyWriter, RowVersion, Ttl, ZeroTtl};
 pub use tidegate_embedded::{EmbeddedCache, EmbeddedCacheOptions};
-#[cfg(feature = "redis")]
-pub use tidegate_redis::{RedisCache, RedisCacheOptions};
 #[cfg(feature = "embedded")]
 pub use tidegate_embedded::{SqliteOutbox, SqliteTransaction};
+#[cfg(feature = "redis")]
+pub use tidegate_redis::{RedisCache, RedisCacheOptions};
 #[cfg(feature = "mysql")]
 pub use tidegate_sql::MySqlTransaction;
 #[cfg(feature = "postgres")]

@@ -11,6 +11,7 @@ use super::chain;
 use super::errors::CacheError;
 use super::flight::{Landed, Landing, Outcome};
 use super::governor::{Permit, admit_spare};
+use super::hot::sample;
 use super::load::{Hint, Leader, Want};
 use super::local::{Held, Kept, Query};
 use super::space::{EARLIEST, Inner, Seen};
@@ -29,9 +30,9 @@ pub enum Source {
     Store,
     /// A load, by this caller's wish or another's.
     Load,
-}
     /// The membership filter: there surely is none.
     Filter,
+}
 
 /// An answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -73,6 +74,15 @@ where
     K: Key + Clone + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
+    /// Counts the read, if it is one of those that are.
+    #[inline]
+    pub(super) fn sampled(self: &Arc<Self>, key: &K, written: &KeyWriter) -> &Arc<Self> {
+        if sample::is_due() {
+            self.hot.count(key, written.as_bytes());
+        }
+        self
+    }
+
     /// The in-process level alone.
     pub(super) fn try_local(self: &Arc<Self>, key: &K, written: &KeyWriter) -> Option<Read<V>> {
         self.plain_hit(written).or_else(|| self.further_hit(key, written.as_bytes()))
@@ -230,17 +240,18 @@ where
                 match self.ask_store(key, bytes, how).await {
                     Asked::Answered(answer) => return answer.map(Some),
                     Asked::Missing(_) if !how.load => return Ok(None),
+                    Asked::Missing(hint) if self.refuses(bytes, &hint).await => return Ok(Some(self.refusal())),
                     Asked::Missing(hint) => Want::Load(hint),
                 }
             };
             if round == 0 {
                 self.metrics.counts.misses.one();
+                self.hot.missed(bytes);
             }
             let mut landing = self.start(key, bytes, want, None, chain::current());
             let landed = self.wait(&mut landing, bytes, how).await?;
             let Some(landed) = landed else {
                 if let Some((_, read)) = self.fallback(bytes) {
-                    Asked::Missing(hint) if self.refuses(bytes, &hint).await => return Ok(Some(self.refusal())),
                     return Ok(Some(read));
                 }
                 continue;
@@ -252,17 +263,6 @@ where
         Err(CacheError::Overloaded { retry_after: AGAIN_AFTER })
     }
 
-    /// What a flight came to, for a reader that asked at `asked`; `None`: nothing that it may take.
-    pub(super) fn take(&self, landed: Landed<V>, asked: u64, how: How) -> Option<Result<Read<V>, CacheError>> {
-        match landed.result {
-            Outcome::Failed(error) => Some(Err(error)),
-            Outcome::Again => None,
-            Outcome::Found(kept, stored) => {
-                let proven = if how.forced { landed.began > asked } else { landed.as_of > asked };
-                if !proven && !self.hub.mutant_joins_old_flights {
-                    return None;
-                }
-                let source = if stored { Source::Store } else { Source::Load };
     /// Whether the membership filter knows that there is no such id. Where something is stored, or somebody loads, it is not
     /// asked.
     async fn refuses(&self, bytes: &Bytes, hint: &Hint) -> bool {
@@ -279,6 +279,17 @@ where
         Read { value: None, age: Duration::ZERO, source: Source::Filter, stale: false }
     }
 
+    /// What a flight came to, for a reader that asked at `asked`; `None`: nothing that it may take.
+    pub(super) fn take(&self, landed: Landed<V>, asked: u64, how: How) -> Option<Result<Read<V>, CacheError>> {
+        match landed.result {
+            Outcome::Failed(error) => Some(Err(error)),
+            Outcome::Again => None,
+            Outcome::Found(kept, stored) => {
+                let proven = if how.forced { landed.began > asked } else { landed.as_of > asked };
+                if !proven && !self.hub.mutant_joins_old_flights {
+                    return None;
+                }
+                let source = if stored { Source::Store } else { Source::Load };
                 let now = self.hub.ticks.now();
                 let stale = stored && now >= kept.soft;
                 Some(Ok(self.answer(kept, source, now, stale)))

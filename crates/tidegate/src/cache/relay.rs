@@ -21,6 +21,8 @@ use tidegate_core::Map;
 use tidegate_core::cache::Op;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
+use tracing::Instrument;
+use tracing::field::Empty;
 
 use super::caches::Caches;
 use super::hub::Hub;
@@ -370,7 +372,9 @@ impl Shared {
 impl Deliver for Shared {
     fn deliver<'a>(&'a self, entries: &'a [OutboxEntry]) -> BoxFuture<'a, Vec<i64>> {
         Box::pin(async move {
-            let arrived = self.hub.invalidate(entries).await;
+            let span = tracing::debug_span!("cache.relay", entries = entries.len(), delivered = Empty);
+            let arrived = self.hub.invalidate(entries).instrument(span.clone()).await;
+            span.record("delivered", arrived.len());
             {
                 let mut state = self.state();
                 for id in &arrived {
@@ -388,10 +392,6 @@ impl Deliver for Shared {
 }
 
 impl Hub {
-    /// Deletes what `entries` name in the store, then in process, then tells the others; the ids of those that arrived.
-    async fn invalidate(&self, entries: &[OutboxEntry]) -> Vec<i64> {
-        if entries.is_empty() {
-            return Vec::new();
     /// What a commit has written exists: its ids enter the membership filters of their caches. The namespaces where that
     /// failed.
     async fn add_members(&self, entries: &[OutboxEntry]) -> Vec<Arc<str>> {
@@ -411,6 +411,10 @@ impl Hub {
         unadded
     }
 
+    /// Deletes what `entries` name in the store, then in process, then tells the others; the ids of those that arrived.
+    async fn invalidate(&self, entries: &[OutboxEntry]) -> Vec<i64> {
+        if entries.is_empty() {
+            return Vec::new();
         }
         let operations: Vec<(CacheKey, Op)> = entries
             .iter()

@@ -1,6 +1,7 @@
 //! One cache's insides: its settings, its in-process level, its flights, and how stored bytes become something to serve.
 
 use std::num::NonZeroU32;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -8,19 +9,20 @@ use bytes::Bytes;
 use tidegate_backend::{CacheKey, CacheNotice};
 use tidegate_core::Millis;
 use tidegate_core::cache::entry::MAX_TAGS;
-use tidegate_core::cache::{Entry, EntryId, Freshness, Header, Life, TagStamp, Ttl};
+use tidegate_core::cache::{Entry, EntryId, Freshness, Header, Key, Life, TagStamp, Ttl};
 
 use super::codec::{Codec, unpack};
 use super::errors::{CacheError, LoadFailed, LoaderPanicked};
 use super::flight::Flights;
 use super::governor::Gate;
 use super::guard::Down;
+use super::hot::Hot;
 use super::hub::{Hub, Space};
 use super::loader::AnyLoader;
 use super::local::{Kept, Local};
+use super::membership::{Plan, Register};
 use super::memory::Memory;
 use super::metrics::{CacheStats, Metrics};
-use super::membership::{Plan, Register};
 use super::tags::TagCells;
 
 /// How far two processes' ideas of the store's clock may differ, milliseconds.
@@ -59,6 +61,7 @@ pub(super) struct Knobs {
     pub(super) max_value: usize,
     pub(super) compress_above: usize,
     pub(super) local: LocalKnob,
+    pub(super) hot_keys: usize,
 }
 
 impl Default for Knobs {
@@ -81,6 +84,7 @@ impl Default for Knobs {
             max_value: 256 << 10,
             compress_above: 1 << 10,
             local: LocalKnob::Of { bytes: None, life_ms: 60_000 },
+            hot_keys: super::hot::DEFAULT_HOT_KEYS,
         }
     }
 }
@@ -98,14 +102,15 @@ pub(super) struct Inner<K, V> {
     pub(super) gate: Arc<Gate>,
     pub(super) cells: TagCells,
     pub(super) memory: Memory,
+    pub(super) hot: Hot<K>,
     pub(super) metrics: Metrics,
+    /// Its membership filter.
+    pub(super) register: Option<Arc<Register>>,
 }
 
 /// What lies under a key in the store.
 pub(super) enum Seen<V> {
     Nothing,
-    /// Its membership filter.
-    pub(super) register: Option<Arc<Register>>,
     /// A value or an absence that may be served if its tags are current; whether it is stale.
     Usable(Kept<V>, bool, Vec<TagStamp>),
     /// Somebody loads it, under this lease; or nobody may yet for a moment.
@@ -118,7 +123,7 @@ pub(super) enum Seen<V> {
 
 impl<K, V> Inner<K, V>
 where
-    K: Send + Sync + 'static,
+    K: Key + Clone + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
     pub(super) fn build(
@@ -128,16 +133,16 @@ where
         codec: Box<dyn Codec<V>>,
         tags: Option<TagsOf<K>>,
         loader: Arc<dyn AnyLoader<K, V>>,
+        membership: Option<Plan>,
     ) -> Result<Arc<Self>, CacheError> {
+        let register = membership.map(|plan| Register::new(hub, &namespace, plan)).transpose();
+        let register = register.map_err(CacheError::Configuration)?;
+        let hot = Hot::new(knobs.hot_keys, hub.ticks.now());
         let (local, local_bytes) = match knobs.local {
             LocalKnob::Off => (None, 0),
             LocalKnob::Of { bytes, life_ms } => {
                 let taken = hub.take_local(bytes, hub.local_bytes / 4)?;
-        membership: Option<Plan>,
-                ((taken > 0).then(|| Local::new(taken, life_ms)), taken)
-        let register = membership.map(|plan| Register::new(hub, &namespace, plan)).transpose();
-        let register = register.map_err(CacheError::Configuration)?;
-        let hot = Hot::new(knobs.hot_keys, hub.ticks.now());
+                ((taken > 0).then(|| Local::new(taken, life_ms, hot.pins())), taken)
             }
         };
         let budget = knobs.load_budget.unwrap_or(tokio::sync::Semaphore::MAX_PERMITS);
@@ -153,13 +158,13 @@ where
             flights: Arc::new(Flights::new()),
             cells: TagCells::default(),
             memory: Memory::new(),
+            register,
+            hot,
             namespace,
             knobs,
         });
         let space: Arc<dyn Space> = Arc::clone(&inner) as _;
         let space: Weak<dyn Space> = Arc::downgrade(&space);
-            register,
-            hot,
         hub.add(&inner.namespace, space)?;
         Ok(inner)
     }
@@ -318,7 +323,8 @@ impl<K, V: 'static> Inner<K, V> {
 impl<K, V> Inner<K, V> {
     pub(super) fn stats(&self) -> CacheStats {
         let (local_copies, local_bytes) = self.local.as_ref().map_or((0, 0), Local::size);
-        CacheStats { flights: self.flights.count(), local_copies, local_bytes, ..self.metrics.counts.stats() }
+        let (flights, pinned) = (self.flights.count(), self.hot.pinned());
+        CacheStats { flights, local_copies, local_bytes, pinned, ..self.metrics.counts.stats() }
     }
 
     /// A random id: of a lease, a refresh, a fill.
@@ -329,8 +335,8 @@ impl<K, V> Inner<K, V> {
 
 impl<K, V> Space for Inner<K, V>
 where
-    K: Send + Sync,
-    V: Send + Sync,
+    K: Key + Clone + Send + Sync + 'static,
+    V: Send + Sync + 'static,
 {
     fn hear(&self, notice: &CacheNotice) {
         match notice {
@@ -352,20 +358,26 @@ where
         }
     }
 
+    fn register(&self) -> Option<Arc<Register>> {
+        self.register.clone()
+    }
+
     fn gap(&self) {
         self.cells.forget();
         if let Some(local) = &self.local {
             local.forget_all();
         }
         self.flights.detach_all();
-    fn register(&self) -> Option<Arc<Register>> {
-        self.register.clone()
+        self.hot.rounds.gap.store(true, Ordering::Relaxed);
     }
 
-    }
-
-    fn upkeep(&self) {
+    fn upkeep(self: Arc<Self>) {
         self.metrics.tell();
+        self.tend();
+    }
+
+    fn hot_keys(&self) -> Vec<Bytes> {
+        self.hot.hottest(self.hot.most, self.hub.ticks.now()).into_iter().map(|hot| hot.encoded).collect()
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) enum Ticks {
     Tokio(Instant),
 }
 
-fn coarse_ms() -> i64 {
+pub(super) fn coarse_ms() -> i64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     now.tv_sec.saturating_mul(1_000).saturating_add(now.tv_nsec / 1_000_000)
 }

@@ -17,11 +17,14 @@ use futures_util::future::join;
 use tidegate_backend::cache::MAX_CACHE_BATCH;
 use tidegate_backend::{CacheKey, CacheNotice};
 use tidegate_core::cache::{Op, Reply, RowVersion, TagStamp};
+use tracing::Instrument;
+use tracing::field::{Empty, display};
 
 use super::errors::CacheError;
 use super::loader::Loaded;
 use super::local::Kept;
 use super::space::Inner;
+use super::trace::KeyHash;
 
 impl<K, V> Inner<K, V>
 where
@@ -30,6 +33,17 @@ where
 {
     /// Invalidates keys; all are tried, the first failure is told.
     pub(super) async fn invalidate_keys(&self, keys: &[Bytes], floor: Option<RowVersion>) -> Result<(), CacheError> {
+        let span = tracing::debug_span!("cache.invalidate", namespace = %self.namespace, keys = keys.len(), key = Empty,
+            outcome = Empty);
+        if let [key] = keys {
+            span.record("key", display(KeyHash(key)));
+        }
+        let done = self.invalidate_within(keys, floor).instrument(span.clone()).await;
+        span.record("outcome", if done.is_ok() { "acknowledged" } else { "error" });
+        done
+    }
+
+    async fn invalidate_within(&self, keys: &[Bytes], floor: Option<RowVersion>) -> Result<(), CacheError> {
         let op = Op::Invalidate { floor, keep_floor_ms: self.knobs.keep_floor_ms };
         let mut failed = None;
         for part in keys.chunks(MAX_CACHE_BATCH) {
@@ -58,6 +72,13 @@ where
         failed.map_or(Ok(()), |error| Err(CacheError::store(error)))
     }
 
+    async fn add_members(&self, keys: &[Bytes]) -> tidegate_backend::Result<()> {
+        match &self.register {
+            Some(register) => register.add(keys).await,
+            None => Ok(()),
+        }
+    }
+
     fn invalidated(&self, key: &Bytes) -> CacheNotice {
         CacheNotice::Invalidated { namespace: Arc::clone(&self.namespace), key: key.clone() }
     }
@@ -72,13 +93,6 @@ where
     fn forget(&self, key: &[u8]) {
         if let Some(local) = &self.local {
             local.forget(key);
-    async fn add_members(&self, keys: &[Bytes]) -> tidegate_backend::Result<()> {
-        match &self.register {
-            Some(register) => register.add(keys).await,
-            None => Ok(()),
-        }
-    }
-
         }
         self.flights.detach(key);
     }
@@ -93,6 +107,7 @@ where
     /// Stores a value with its version, unless a newer one is known.
     pub(super) async fn put(&self, key: &K, bytes: &Bytes, value: V, version: RowVersion) -> Result<(), CacheError> {
         let hashes = self.tag_hashes(key)?;
+        self.add_members(std::slice::from_ref(bytes)).await.map_err(CacheError::store)?;
         let Ok(stamps) = self.stamps(&hashes).await else {
             // Whether its tags are current cannot be known: then it is an invalidation.
             return self.invalidate_keys(std::slice::from_ref(bytes), Some(version)).await;
@@ -107,7 +122,6 @@ where
             ttl_ms: made.header.stamp.hard.since(born).max(1),
             keep_floor_ms: self.knobs.keep_floor_ms,
         };
-        self.add_members(std::slice::from_ref(bytes)).await.map_err(CacheError::store)?;
         let (at, generation) = (self.hub.ticks.now(), self.generation(bytes));
         match self.hub.store.write(&[(self.cache_key(bytes), op)]).await.pop() {
             Some(Ok(Reply::Held)) => {
@@ -146,6 +160,16 @@ where
 
     /// Deletes everything that is there now; how many entries the store had.
     pub(super) async fn clear(&self) -> Result<u64, CacheError> {
+        let span = tracing::debug_span!("cache.clear", namespace = %self.namespace, entries = Empty, outcome = Empty);
+        let done = self.clear_within().instrument(span.clone()).await;
+        span.record("outcome", if done.is_ok() { "acknowledged" } else { "error" });
+        if let Ok(entries) = &done {
+            span.record("entries", entries);
+        }
+        done
+    }
+
+    async fn clear_within(&self) -> Result<u64, CacheError> {
         let store = &self.hub.store;
         let entries = store.acknowledged(store.store.clear(&self.namespace).await).map_err(CacheError::store)?;
         if let Some(local) = &self.local {

@@ -8,6 +8,8 @@
 //! - `entries`: 39, 41, 44, 46, 47, 49: lives, absences, garbage, keys, large values.
 //! - `away`: 51, 52: the store away, budgets and rates.
 //! - `invalidate_in`: 11, on SQLite and PostgreSQL. `examples`: the examples run.
+//! - `hot`, `warm`: keys that are read most; pinned, refreshed early, brought back.
+//! - `spans`: what is told to a collector of traces.
 //! - `many`: `get_many`, `warm`; 42 through the whole cache (its property is tested in `tidegate-core`).
 //!
 //! Not here: 34 and the frozen server of 51 need Redis, see `tidegate-redis`.
@@ -22,9 +24,14 @@ mod entries;
 #[cfg(feature = "embedded")]
 mod examples;
 mod flights;
+mod hot;
 #[cfg(all(feature = "embedded", feature = "postgres", feature = "redis"))]
 mod invalidate_in;
 mod levels;
 mod many;
 mod races;
+#[cfg(feature = "embedded")]
+mod spans;
 mod speed;
+#[cfg(feature = "redis")]
+mod warm;

@@ -41,6 +41,7 @@ pub async fn pair(manual_clock: bool, on_hand: i64, ends: [Option<Arc<dyn Bus>>;
             deadlines: Arc::clone(&index) as _,
             bus,
             cache: None,
+            hot_keys: None,
             settings,
         };
         Node { tidegate: Tidegate::start(parts, Options::default()).await.expect("it starts"), gate }

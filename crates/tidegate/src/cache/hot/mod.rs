@@ -1,0 +1,180 @@
+//! Which keys of a cache are read most, in this process and lately.
+//!
+//! - `sketch`: the counters. `sample`: which reads are counted. `list`: how the hottest are saved.
+//! - What is done with them: `local` pins them, `warm` refreshes them early and brings them back.
+
+pub(super) mod list;
+pub(super) mod sample;
+mod sketch;
+
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use bytes::Bytes;
+use tidegate_core::Set;
+
+use sketch::Sketch;
+
+/// How many hot keys a cache knows, if not said otherwise.
+pub const DEFAULT_HOT_KEYS: usize = 1_000;
+/// Most hot keys that a cache may be told to know.
+pub const MAX_HOT_KEYS: usize = 10_000;
+/// Counts are halved so often, milliseconds: what was hot a few minutes ago is forgotten.
+const HALF_LIFE_MS: i64 = 30_000;
+
+/// A key that is read often.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct HotKey<K> {
+    /// The key.
+    pub key: K,
+    /// The same, encoded.
+    pub encoded: Bytes,
+    /// Reads a second of this process lately, estimated from samples.
+    pub reads_per_second: f64,
+    /// The estimate counts at most so many reads a second that were of other keys. (Chance in sampling is not in it.)
+    pub error: f64,
+}
+
+/// What a cache knows of its hot keys.
+pub(super) struct Hot<K> {
+    /// How many; 0: none is looked for.
+    pub(super) most: usize,
+    sketch: Mutex<Sketch<K>>,
+    hasher: foldhash::fast::RandomState,
+    /// The hashes of the hottest, for whoever must know at once.
+    hottest: Arc<Hottest>,
+    /// Which of them missed since the last round of upkeep.
+    missed: Mutex<Set<u64>>,
+    pub(super) rounds: Rounds,
+}
+
+/// When upkeep does what next, by the process' clock.
+#[derive(Default)]
+pub(super) struct Rounds {
+    /// The hottest are ranked again.
+    pub(super) rank_at: Mutex<i64>,
+    /// A warm-up runs.
+    pub(super) warms: AtomicBool,
+    /// The last was begun, plus one; 0: never.
+    pub(super) warmed_at: AtomicU64,
+    /// Notices were missed since.
+    pub(super) gap: AtomicBool,
+}
+
+/// The hashes of the hottest keys, and those whose copies are pinned.
+#[derive(Default)]
+pub(super) struct Hottest {
+    known: RwLock<Set<u64>>,
+    pinned: RwLock<Set<u64>>,
+}
+
+impl Hottest {
+    fn has(set: &RwLock<Set<u64>>, hash: u64) -> bool {
+        let set = set.read().unwrap_or_else(PoisonError::into_inner);
+        !set.is_empty() && set.contains(&hash)
+    }
+
+    pub(super) fn is_pinned(&self, hash: u64) -> bool {
+        Self::has(&self.pinned, hash)
+    }
+
+    pub(super) fn pin(&self, hashes: Set<u64>) {
+        *self.pinned.write().unwrap_or_else(PoisonError::into_inner) = hashes;
+    }
+
+    pub(super) fn pinned(&self) -> usize {
+        self.pinned.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+impl<K> Hot<K> {
+    pub(super) fn pinned(&self) -> usize {
+        self.hottest.pinned()
+    }
+}
+
+impl<K: Clone> Hot<K> {
+    pub(super) fn new(most: usize, now: i64) -> Self {
+        Self {
+            most,
+            sketch: Mutex::new(Sketch::new(most, now)),
+            hasher: foldhash::fast::RandomState::default(),
+            hottest: Arc::default(),
+            missed: Mutex::default(),
+            rounds: Rounds::default(),
+        }
+    }
+
+    /// For the in-process level: the hasher of keys and the hottest.
+    pub(super) fn pins(&self) -> (foldhash::fast::RandomState, Arc<Hottest>) {
+        (self.hasher.clone(), Arc::clone(&self.hottest))
+    }
+
+    fn sketch(&self) -> MutexGuard<'_, Sketch<K>> {
+        self.sketch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hash(&self, key: &[u8]) -> u64 {
+        // As the map of the in-process level hashes its keys.
+        let mut hasher = self.hasher.build_hasher();
+        std::hash::Hasher::write(&mut hasher, key);
+        std::hash::Hasher::finish(&hasher)
+    }
+
+    /// Counts a read of `key` that stands for some.
+    #[cold]
+    pub(super) fn count(&self, key: &K, encoded: &[u8]) {
+        let stands_for = sample::taken();
+        if self.most > 0 {
+            let name = || (Bytes::copy_from_slice(encoded), key.clone());
+            self.sketch().count(self.hash(encoded), stands_for, name);
+        }
+    }
+
+    /// A key that was hot before this process began, the hottest at rank 0: known, until it is read or forgotten.
+    pub(super) fn seed(&self, key: &K, encoded: &Bytes, rank: usize) {
+        self.sketch().seed(self.hash(encoded), rank, || (encoded.clone(), key.clone()));
+    }
+
+    /// A key was neither in process nor in the store.
+    pub(super) fn missed(&self, key: &[u8]) {
+        if self.most > 0 && Hottest::has(&self.hottest.known, self.hash(key)) {
+            self.missed.lock().unwrap_or_else(PoisonError::into_inner).insert(self.hash(key));
+        }
+    }
+
+    /// How many of the hot keys missed since the last call, and how many hot keys there are.
+    pub(super) fn take_missed(&self) -> (usize, usize) {
+        let known = self.hottest.known.read().unwrap_or_else(PoisonError::into_inner).len();
+        let missed = std::mem::take(&mut *self.missed.lock().unwrap_or_else(PoisonError::into_inner));
+        (missed.len(), known)
+    }
+
+    /// Ages what was counted, and looks which are hottest now, hottest first.
+    pub(super) fn rank(&self, now: i64) -> Vec<HotKey<K>> {
+        let mut sketch = self.sketch();
+        sketch.age(now);
+        let ranked = sketch.hottest(self.most, now);
+        drop(sketch);
+        let hashes = ranked.iter().map(|hot| self.hash(&hot.encoded)).collect();
+        *self.hottest.known.write().unwrap_or_else(PoisonError::into_inner) = hashes;
+        ranked
+    }
+
+    /// The hottest as they were counted so far.
+    pub(super) fn hottest(&self, most: usize, now: i64) -> Vec<HotKey<K>> {
+        self.sketch().hottest(most.min(self.most), now)
+    }
+
+    /// Pins the copies of these keys, and no others.
+    pub(super) fn pin<'a>(&self, keys: impl Iterator<Item = &'a Bytes>) {
+        self.hottest.pin(keys.map(|key| self.hash(key)).collect());
+    }
+
+    /// Over how many seconds reads were counted, as their halving sees it.
+    pub(super) fn span_s(&self, now: i64) -> f64 {
+        self.sketch().span_s(now)
+    }
+}

@@ -1,0 +1,225 @@
+//! What is done for the hottest keys: their copies are pinned in process, refreshed before they turn stale, and brought back
+//! after a start, a flush, or whatever else has emptied the store.
+//!
+//! All of it is work that can wait: it takes from the budget of loads only what misses leave (`governor`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_core::cache::Key;
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use super::flight::{Landing, Outcome};
+use super::governor::admit_spare_within;
+use super::handle::Cache;
+use super::hot::HotKey;
+use super::load::Want;
+use super::read::Asked;
+use super::space::Inner;
+use super::ticks::chance;
+
+/// The hottest are ranked again after this, or earlier if one of them is due to be refreshed; milliseconds.
+const RANK_EVERY_MS: i64 = 1_000;
+const RANK_AGAIN_MS: i64 = 200;
+/// Fewer reads a second do not make a key hot enough to be pinned and refreshed before its time: as many as keep
+/// it in process by themselves.
+const HOT_A_SECOND: f64 = 1.0;
+/// Shorter spans say too little of a rate, seconds.
+const SHORTEST_SPAN_S: f64 = 10.0;
+/// The hottest are refreshed so long before they turn stale, milliseconds, beside what twice their load takes; and not
+/// before the last quarter of their fresh life.
+const AHEAD_MS: i64 = 1_500;
+/// So many hot keys that missed in a round of upkeep, and at least a fiftieth of all: the store has lost them.
+const MISSES: usize = 8;
+/// Between two warm-ups, milliseconds.
+const WARM_AGAIN_MS: u64 = 3_000;
+/// Processes that lost the same notices do not all begin at once.
+const SPREAD: Duration = Duration::from_millis(200);
+/// Keys that are asked for together.
+const PART: usize = 100;
+/// Loads a second of a warm-up where no `load_rate` says otherwise.
+const LOADS_A_SECOND: u32 = 100;
+
+impl<K, V> Cache<K, V>
+where
+    K: Key + Clone + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    /// Up to `most` of the keys that are read most in this process lately, the hottest first, by reads of any kind and
+    /// outcome. Known from samples, as far as [`super::CacheBuilder::hot_keys`] says.
+    #[must_use]
+    pub fn hottest(&self, most: usize) -> Vec<HotKey<K>> {
+        self.inner.hot.hottest(most, self.inner.hub.ticks.now())
+    }
+}
+
+/// What a warm-up did.
+#[derive(Default)]
+struct Warmed {
+    found: usize,
+    loaded: usize,
+}
+
+impl<K, V> Inner<K, V>
+where
+    K: Key + Clone + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    /// Begins to bring back what was hot when it was last saved.
+    pub(super) fn begin_warm(self: &Arc<Self>) {
+        if self.hot.most == 0 {
+            return;
+        }
+        self.hot.rounds.warms.store(true, Ordering::Relaxed);
+        let inner = Arc::clone(self);
+        self.hub.spawn(async move {
+            let saved = inner.hub.lists.of(&inner.namespace).await;
+            let decoded = saved.into_iter().filter_map(|encoded| Some((K::decode(&encoded)?, encoded)));
+            let keys: Vec<(K, Bytes)> = decoded.take(inner.hot.most).collect();
+            for (rank, (key, encoded)) in keys.iter().enumerate() {
+                inner.hot.seed(key, encoded, rank);
+            }
+            inner.warm_up("start", keys).await;
+        });
+    }
+
+    /// A round of upkeep.
+    pub(super) fn tend(self: &Arc<Self>) {
+        if self.hot.most == 0 || self.hub.is_stopping() {
+            return;
+        }
+        let now = self.hub.ticks.now();
+        let (missed, known) = self.hot.take_missed();
+        if missed >= MISSES.max(known / 50) {
+            self.warm_again(now, "misses");
+        } else if self.hot.rounds.gap.load(Ordering::Relaxed) && self.warm_again(now, "gap") {
+            self.hot.rounds.gap.store(false, Ordering::Relaxed);
+        }
+        let mut rank_at = self.hot.rounds.rank_at.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if now >= *rank_at {
+            *rank_at = self.tend_copies(now).max(now + RANK_AGAIN_MS);
+        }
+    }
+
+    /// Pins the copies of the hottest and refreshes those that will turn stale; when to look again.
+    fn tend_copies(self: &Arc<Self>, now: i64) -> i64 {
+        let ranked = self.hot.rank(now);
+        let mut again = now + RANK_EVERY_MS;
+        let Some(local) = &self.local else { return again };
+        let mut room = local.most_pinned();
+        let mut pinned = Vec::new();
+        let span = self.hot.span_s(now);
+        let hot_enough =
+            |hot: &&HotKey<K>| (hot.reads_per_second - hot.error) * span / span.max(SHORTEST_SPAN_S) >= HOT_A_SECOND;
+        for hot in ranked.iter().filter(hot_enough) {
+            let Some(kept) = local.get(&hot.encoded) else { continue };
+            let weight = local.weight_of(&hot.encoded, &kept);
+            if local.may_be_pinned(weight) && weight <= room {
+                room -= weight;
+                pinned.push(&hot.encoded);
+            }
+            let ahead = (AHEAD_MS + (2.0 * kept.cost_ms) as i64).min((kept.soft - kept.born) / 4);
+            let due = kept.soft.saturating_sub(ahead);
+            if kept.value.is_none() || now >= kept.hard {
+                continue;
+            }
+            // Whoever wants no early refresh gets none.
+            if self.knobs.life.early_refresh <= 0.0 {
+                continue;
+            }
+            if now >= due {
+                self.kick(&hot.key, &hot.encoded, kept.id);
+            } else {
+                again = again.min(due);
+            }
+        }
+        self.hot.pin(pinned.into_iter());
+        again
+    }
+
+    /// Begins a warm-up of what is hot now, unless one runs or has just been begun.
+    fn warm_again(self: &Arc<Self>, now: i64, why: &'static str) -> bool {
+        let rounds = &self.hot.rounds;
+        let (at, last) = (now.unsigned_abs(), rounds.warmed_at.load(Ordering::Relaxed));
+        if (last > 0 && at < last + WARM_AGAIN_MS) || rounds.warms.swap(true, Ordering::Relaxed) {
+            return false;
+        }
+        rounds.warmed_at.store(at + 1, Ordering::Relaxed);
+        let hottest = self.hot.hottest(self.hot.most, now);
+        let keys = hottest.into_iter().map(|hot| (hot.key, hot.encoded)).collect();
+        let inner = Arc::clone(self);
+        self.hub.spawn(async move {
+            tokio::time::sleep(SPREAD.mul_f64(chance())).await;
+            inner.warm_up(why, keys).await;
+        })
+    }
+
+    /// Reads what the store has of `keys` into the in-process level, and loads the rest, spread over time.
+    async fn warm_up(self: &Arc<Self>, why: &'static str, keys: Vec<(K, Bytes)>) {
+        if !keys.is_empty() {
+            let span = tracing::debug_span!("cache.warm", namespace = %self.namespace, why, keys = keys.len());
+            let warm = async {
+                let began = Instant::now();
+                let mut warmed = Warmed::default();
+                let whole = self.warm_all(&keys, &mut warmed).await;
+                let Warmed { found, loaded } = warmed;
+                tracing::debug!(found, loaded, whole, took_ms = began.elapsed().as_millis() as u64, "warmed");
+            };
+            warm.instrument(span).await;
+        }
+        self.hot.rounds.warms.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether it came to its end: the store answered.
+    async fn warm_all(self: &Arc<Self>, keys: &[(K, Bytes)], warmed: &mut Warmed) -> bool {
+        let paced = self.gates().iter().any(|gate| gate.has_rate());
+        let pause = if paced { Duration::ZERO } else { Duration::from_secs(1) / LOADS_A_SECOND };
+        let mut next = Instant::now();
+        let mut landings = Vec::new();
+        for part in keys.chunks(PART) {
+            let plain: Vec<K> = part.iter().map(|(key, _)| key.clone()).collect();
+            let asked: Vec<(usize, Bytes)> = part.iter().map(|(_, encoded)| encoded.clone()).enumerate().collect();
+            let Some(answers) = self.try_store_many(&plain, &asked).await else { return false };
+            let mut hinted = Vec::new();
+            for ((at, encoded), answer) in asked.into_iter().zip(answers) {
+                match answer {
+                    Asked::Answered(answer) => warmed.found += usize::from(answer.is_ok()),
+                    // What has just failed is not worth another load.
+                    Asked::Missing(_) if self.memory.holds(&encoded, self.hub.ticks.now()) => {}
+                    Asked::Missing(hint) => hinted.push((at, encoded, hint)),
+                }
+            }
+            // A loader that batches is asked once for all of them.
+            let step = if self.loader.batches() { hinted.len().max(1) } else { 1 };
+            while !hinted.is_empty() {
+                let rest = hinted.split_off(step.min(hinted.len()));
+                let some = std::mem::replace(&mut hinted, rest);
+                tokio::time::sleep_until(next).await;
+                next = next.max(Instant::now()) + pause;
+                let Ok(permit) = admit_spare_within(self.gates(), self.knobs.hard_timeout).await else { return false };
+                if step > 1 {
+                    landings
+                        .extend(self.start_many(&plain, some, Some(permit)).into_iter().map(|(.., landing)| landing));
+                } else if let Some((at, encoded, hint)) = some.into_iter().next() {
+                    landings.push(self.start(&plain[at], &encoded, Want::Load(hint), Some(permit), None));
+                }
+                if self.hub.is_stopping() {
+                    return false;
+                }
+            }
+        }
+        for landing in landings {
+            warmed.loaded += usize::from(has_landed(landing).await);
+        }
+        true
+    }
+}
+
+/// Whether a flight came to something.
+async fn has_landed<V>(mut landing: Landing<V>) -> bool {
+    let landed = landing.wait_for(Option::is_some).await;
+    landed.is_ok_and(|landed| landed.as_ref().is_some_and(|landed| matches!(landed.result, Outcome::Found(..))))
+}
