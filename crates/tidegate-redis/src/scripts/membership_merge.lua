@@ -12,8 +12,11 @@ if there ~= ARGV[1] then
 end
 for i = 4, #KEYS do
   if redis.call('STRLEN', KEYS[i]) == tonumber(ARGV[3]) then
+    -- What BITOP writes has no end of its own.
+    local left = redis.call('PTTL', KEYS[i])
     redis.call('SET', room, ARGV[i], 'PX', 60000)
     redis.call('BITOP', 'OR', KEYS[i], KEYS[i], room)
+    redis.call('PEXPIRE', KEYS[i], math.max(left, 1))
   end
 end
 redis.call('UNLINK', room)

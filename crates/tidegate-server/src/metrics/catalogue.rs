@@ -264,6 +264,20 @@ pub static CATALOGUE: &[Metric] = &[
         "Reads answered `there is none` without a load.",
     ),
     metric(
+        "tidegate_cache_filter_refusals_total",
+        Kind::Counter,
+        Unit::Count,
+        &["namespace"],
+        "Of those, reads of ids that surely do not exist, by the membership filter.",
+    ),
+    metric(
+        "tidegate_cache_filter_builds_total",
+        Kind::Counter,
+        Unit::Count,
+        &["namespace", "outcome"],
+        "Membership filters built by this process: `ok`, `error`.",
+    ),
+    metric(
         "tidegate_cache_rejected_fills_total",
         Kind::Counter,
         Unit::Count,
