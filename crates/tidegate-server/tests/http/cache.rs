@@ -196,6 +196,8 @@ async fn a_failure_is_shared_until_its_back_off_ends() {
     api.stop().await;
 }
 
+type Way = Box<dyn Fn() -> Act + Send + Sync>;
+
 #[tokio::test]
 async fn each_way_to_fail_has_its_code() {
     let origin = Origin::start(|_, _| Act::Silence).await;
@@ -213,7 +215,7 @@ async fn each_way_to_fail_has_its_code() {
     let timeout = (504, "origin-timeout");
     let failed = (502, "origin-failed");
     let mut n = 0;
-    let ways: Vec<(&str, (u16, &str), Box<dyn Fn() -> Act + Send + Sync>)> = vec![
+    let ways: Vec<(&str, (u16, &str), Way)> = vec![
         ("silence", timeout, Box::new(|| Act::Silence)),
         ("too late", timeout, Box::new(|| Act::text("late").after(Duration::from_secs(2)))),
         (
