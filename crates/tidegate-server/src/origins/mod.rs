@@ -46,7 +46,11 @@ impl Namespaces {
         }
         let mut clients = Clients::default();
         let mut made = BTreeMap::new();
+        let mut with_copies = namespaces.iter().filter(|namespace| namespace.local_for.is_some()).count();
         for namespace in namespaces {
+            // Equal parts of what product pages leave.
+            let local_bytes = caches.local_bytes_left().checked_div(with_copies).unwrap_or(0);
+            with_copies -= usize::from(namespace.local_for.is_some());
             let name = &namespace.name;
             check_namespace_name(name).map_err(|must| unusable(format!("the name {name:?} {must}")))?;
             let client = clients.of(&namespace.origin).map_err(|why| unusable(format!("{name}: {why}")))?;
@@ -57,7 +61,7 @@ impl Namespaces {
                     "the origin's address is not public: every load will fail until allow_private is set"
                 );
             }
-            let cache = namespace.cache(caches, client).map_err(|e| unusable(format!("{name}: {e}")))?;
+            let cache = namespace.cache(caches, client, local_bytes).map_err(|e| unusable(format!("{name}: {e}")))?;
             if made.insert(name.clone(), cache).is_some() {
                 return Err(unusable(format!("there are two namespaces {name}")));
             }
@@ -88,7 +92,12 @@ impl Clients {
 }
 
 impl Namespace {
-    fn cache(&self, caches: &Caches, client: OriginClient) -> Result<Cache<String, Page>, tidegate::cache::CacheError> {
+    fn cache(
+        &self,
+        caches: &Caches,
+        client: OriginClient,
+        local_bytes: usize,
+    ) -> Result<Cache<String, Page>, tidegate::cache::CacheError> {
         let mut builder = caches
             .cache::<String, Page>(&self.name)
             .codec(PageCodec)
@@ -112,8 +121,8 @@ impl Namespace {
             builder = builder.load_rate(rate);
         }
         builder = match self.local_for {
-            Some(life) => builder.local_for(life),
-            None => builder.no_local(),
+            Some(life) if local_bytes > 0 => builder.local(local_bytes, life),
+            _ => builder.no_local(),
         };
         let caller = Arc::new(Caller::new(self, client));
         builder.loader(move |key: String, _| {

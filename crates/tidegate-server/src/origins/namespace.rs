@@ -145,7 +145,8 @@ pub struct Namespace {
     pub load_timeout: Duration,
     /// 256 KiB unless set.
     pub max_value: usize,
-    /// 60 s unless set; `None`: no copies in process.
+    /// 60 s unless set; `None`: no copies in process. The namespaces that have them share equally what other caches have left of
+    /// the process' memory for copies.
     pub local_for: Option<Ttl>,
 }
 

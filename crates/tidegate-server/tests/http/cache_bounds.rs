@@ -210,6 +210,14 @@ async fn names_that_cannot_be_are_refused_at_the_start() {
     all.truncate(64);
     assert_eq!(bind(all), None, "and nothing is left of those that were refused");
     api.stop().await;
+    // Each of many has copies in process, too.
+    let all: Vec<Namespace> = (0..64).map(|n| named(&format!("n{n}"))).collect();
+    let api = Api::caching(all).await;
+    for n in [0, 31, 63] {
+        let from = [api.get(&format!("/v1/cache/n{n}/x")).await, api.get(&format!("/v1/cache/n{n}/x")).await];
+        assert_eq!(from.map(|reply| reply.header("x-cache").to_owned()), ["miss", "hit-local"], "{n}");
+    }
+    api.stop().await;
 }
 
 #[tokio::test]

@@ -55,6 +55,12 @@ impl Caches {
         self.hub.store.store.membership().is_some()
     }
 
+    /// Bytes of in-process levels that no cache has taken yet.
+    #[must_use]
+    pub fn local_bytes_left(&self) -> usize {
+        self.hub.local_bytes_left()
+    }
+
     /// Ends the tasks: loads that run are dropped, whoever waits for them is told [`CacheError::Stopping`]; then closes the
     /// store. Takes at most 5 s and what the store takes.
     pub async fn close(&self) {

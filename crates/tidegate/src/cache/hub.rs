@@ -232,6 +232,11 @@ impl Hub {
         Ok(taken)
     }
 
+    /// Bytes that no cache has taken.
+    pub(super) fn local_bytes_left(&self) -> usize {
+        *self.local_left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A cache is gone with its level.
     pub(super) fn give_local_back(&self, bytes: usize) {
         *self.local_left.lock().unwrap_or_else(PoisonError::into_inner) += bytes;
