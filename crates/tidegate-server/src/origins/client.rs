@@ -1,6 +1,7 @@
 //! The HTTP clients that ask origins: no proxy, no cookies, no redirects of their own, a look at each address before it is
 //! connected to.
 
+use std::cell::Cell;
 use std::error::Error as StdError;
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,8 +10,9 @@ use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
-use reqwest::{Client, ClientBuilder, Url};
+use reqwest::{Client, ClientBuilder, Response, Url};
 use tokio::sync::Semaphore;
+use tower::util::MapRequestLayer;
 
 use super::addresses::is_public;
 
@@ -19,7 +21,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections that are kept open to a host without a request.
 const IDLE_CONNECTIONS: usize = 32;
 /// How long: less than servers keep them, or a request would meet a connection that is just being closed.
-pub(super) const IDLE_FOR: Duration = Duration::from_secs(4);
+const IDLE_FOR: Duration = Duration::from_secs(4);
 /// Most headers of an answer; the client reads no head over 400 KiB.
 const MAX_HEADERS: usize = 100;
 /// Names that are looked up at once: each look-up takes a thread while the system's resolver hangs.
@@ -49,6 +51,7 @@ impl OriginClient {
             .pool_idle_timeout(IDLE_FOR)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .tcp_nodelay(true)
+            .connector_layer(MapRequestLayer::new(connecting))
             .dns_resolver(Guard { allow_private, lookups: Arc::new(Semaphore::new(LOOKUPS)) });
         if !tls {
             builder = builder.tls_certs_only([]);
@@ -67,6 +70,27 @@ impl OriginClient {
     pub(super) fn get(&self, url: Url) -> reqwest::RequestBuilder {
         self.http.get(url)
     }
+}
+
+tokio::task_local! {
+    /// Whether the request that this task sends has asked for a connection of its own.
+    static CONNECTS: Cell<bool>;
+}
+
+/// A connection is asked for.
+fn connecting<R>(request: R) -> R {
+    // Outside of it nobody wants to know.
+    let _ = CONNECTS.try_with(|connects| connects.set(true));
+    request
+}
+
+/// Sends a request; with the result, whether it went out on a connection of an earlier one.
+pub(super) async fn send(request: reqwest::RequestBuilder) -> (reqwest::Result<Response>, bool) {
+    let sending = async {
+        let result = request.send().await;
+        (result, !CONNECTS.with(Cell::get))
+    };
+    CONNECTS.scope(Cell::new(false), sending).await
 }
 
 /// Resolves names with the system's resolver, and gives only addresses that may be connected to.

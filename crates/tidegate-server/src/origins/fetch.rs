@@ -7,12 +7,14 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CO
 use http::{HeaderMap, HeaderValue};
 use reqwest::{Response, Url};
 
-use super::client::{OriginClient, chain, is_closed};
+use super::client::{OriginClient, chain, is_closed, send};
 use super::failure::{OriginError, Why};
 use super::page::{MAX_BODY_BYTES, Page};
 
 /// Most redirects within the origin.
 const MAX_REDIRECTS: usize = 5;
+/// How often a request is sent that met only connections which were just being closed.
+const MAX_SENT: u32 = 3;
 /// Longest head of an answer, bytes of its names and values.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Longest `Location`, bytes.
@@ -35,9 +37,6 @@ pub(super) struct Ask<'a> {
     pub(super) client: &'a OriginClient,
     pub(super) headers: &'a HeaderMap,
     pub(super) limit: Duration,
-    /// A connection of an earlier call may be used: if it is lost before the answer begins, it may have been closed just
-    /// then for having been idle, and the request is sent once more.
-    pub(super) reuses: bool,
 }
 
 impl Ask<'_> {
@@ -51,11 +50,7 @@ impl Ask<'_> {
 
     async fn follow(&self, mut url: Url, told: &mut Told) -> Fetched {
         for _ in 0..=MAX_REDIRECTS {
-            let mut response = self.send(&url).await;
-            if self.reuses && matches!(&response, Err(error) if error.why == Why::Lost) {
-                response = self.send(&url).await;
-            }
-            let response = response?;
+            let response = self.send(&url).await?;
             let status = response.status().as_u16();
             told.status = Some(status);
             if head_bytes(response.headers()) > MAX_HEAD_BYTES {
@@ -76,13 +71,22 @@ impl Ask<'_> {
         if self.client.refuses(url) {
             return Err(OriginError::new(Why::Closed));
         }
-        let request = self
-            .client
-            .get(url.clone())
-            .header(ACCEPT, HeaderValue::from_static("*/*"))
-            .header(ACCEPT_ENCODING, HeaderValue::from_static("identity"))
-            .headers(self.headers.clone());
-        request.send().await.map_err(|e| failed(&e))
+        let mut sent = 0;
+        loop {
+            let request = self
+                .client
+                .get(url.clone())
+                .header(ACCEPT, HeaderValue::from_static("*/*"))
+                .header(ACCEPT_ENCODING, HeaderValue::from_static("identity"))
+                .headers(self.headers.clone());
+            let (result, reused) = send(request).await;
+            sent += 1;
+            match result.map_err(|e| failed(&e)) {
+                // The connection was kept from an earlier call and closed, for having been idle, just when it was used again.
+                Err(error) if error.why == Why::Lost && reused && sent < MAX_SENT => {}
+                result => return result,
+            }
+        }
     }
 }
 

@@ -14,7 +14,7 @@ mod page;
 mod template;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use metrics::Counter;
@@ -22,7 +22,7 @@ use tidegate::cache::{Cache, Caches, Loaded};
 use tracing::Instrument;
 
 use crate::config::ServerError;
-use client::{IDLE_FOR, OriginClient};
+use client::OriginClient;
 pub(crate) use failure::{OriginError, Why};
 use fetch::{Ask, Fetched, Told, ms_since};
 pub use namespace::{MAX_NAMESPACES, Namespace, Origin, check_namespace_name};
@@ -138,8 +138,6 @@ struct Caller {
     origin: Origin,
     client: OriginClient,
     limit: Duration,
-    /// When the origin last answered.
-    answered: Mutex<Option<Instant>>,
     bytes: Counter,
 }
 
@@ -152,7 +150,6 @@ impl Caller {
             origin: namespace.origin.clone(),
             client,
             limit: namespace.load_timeout,
-            answered: Mutex::default(),
         }
     }
 
@@ -174,18 +171,10 @@ impl Caller {
     }
 
     fn ask(&self) -> Ask<'_> {
-        let answered = *self.answered.lock().unwrap_or_else(PoisonError::into_inner);
-        Ask {
-            client: &self.client,
-            headers: self.origin.headers(),
-            limit: self.limit,
-            reuses: answered.is_some_and(|at| at.elapsed() <= IDLE_FOR),
-        }
+        Ask { client: &self.client, headers: self.origin.headers(), limit: self.limit }
     }
 
     fn note(&self, fetched: &Fetched, told: Told, begun: Instant) {
-        // An origin that loses its connections is not asked twice again.
-        *self.answered.lock().unwrap_or_else(PoisonError::into_inner) = told.status.map(|_| Instant::now());
         let outcome = match fetched {
             Ok(Some(_)) => "ok",
             Ok(None) => "absent",

@@ -113,7 +113,7 @@ async fn a_flood_of_unknown_keys_reaches_the_origin_as_far_as_the_rate_lets_it()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_readers_of_large_values_do_not_add_up() {
-    const READERS: usize = 300;
+    const READERS: usize = 200;
     let body: Vec<u8> =
         (0..16_u32 << 18).flat_map(|n| (n.wrapping_mul(0x9e37_79b1) ^ n.rotate_left(9)).to_le_bytes()).collect();
     assert_eq!(body.len(), 16 << 20);
@@ -123,7 +123,7 @@ async fn many_readers_of_large_values_do_not_add_up() {
     items.max_value = 16 << 20;
     let api = Arc::new(Api::caching(vec![items]).await);
     let begun = resident();
-    // Readers that take a little of the answer, then wait: the whole would be 4.7 GiB.
+    // Readers that take a little of the answer, then wait: the whole would be 3.1 GiB.
     let mut readers = Vec::new();
     for _ in 0..READERS {
         let mut reader = api.connect().await;
@@ -139,10 +139,10 @@ async fn many_readers_of_large_values_do_not_add_up() {
     assert_eq!(origin.calls_of("/x"), 1);
     let grown = resident().saturating_sub(begun);
     // The value a few times (origin, load, store, copy), and what hyper buffers for each reader.
-    assert!(grown < 300 << 10, "{grown} KiB for {READERS} readers");
+    assert!(grown < 250 << 10, "{grown} KiB for {READERS} readers");
     drop(readers);
     // Strong reads get a copy of their own each: only so many at a time.
-    let strong: Vec<_> = (0..60)
+    let strong: Vec<_> = (0..24)
         .map(|_| {
             let api = Arc::clone(&api);
             tokio::spawn(async move { api.get("/v1/cache/items/x?read=strong").await })
