@@ -311,7 +311,7 @@ impl Members {
     /// Puts an id in; whether it was not in before.
     pub fn insert(&self, place: Place) -> bool {
         let Some(bucket) = self.bucket(place.bucket) else { return false };
-        let bucket = bucket.get_or_init(|| self.from_words(vec![0; BUCKET_WORDS]));
+        let bucket = bucket.get_or_init(|| self.filled(vec![0; BUCKET_WORDS]));
         !bucket.insert_hash(place.hash)
     }
 
@@ -319,7 +319,7 @@ impl Members {
     pub fn merge(&self, at: u32, bytes: &[u8]) {
         let Some(bucket) = self.bucket(at).filter(|_| bytes.len() == BUCKET_BYTES) else { return };
         let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
-        let stored = self.from_words(words.collect());
+        let stored = self.filled(words.collect());
         match bucket.get() {
             Some(own) => own.union(&stored),
             None => {
@@ -347,7 +347,7 @@ impl Members {
         used * BUCKET_BYTES + self.buckets.len() * size_of::<OnceLock<Bucket>>()
     }
 
-    fn from_words(&self, words: Vec<u64>) -> Bucket {
+    fn filled(&self, words: Vec<u64>) -> Bucket {
         AtomicBloomFilter::from_vec(words).hasher(Unhashed::default()).hashes(self.hashes)
     }
 }

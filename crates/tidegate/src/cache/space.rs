@@ -363,6 +363,10 @@ where
     }
 
     fn gap(&self) {
+        if let Some(register) = &self.register {
+            // The store may be another server.
+            register.look_soon();
+        }
         self.cells.forget();
         if let Some(local) = &self.local {
             local.forget_all();

@@ -49,7 +49,7 @@ async fn on_server(redis: Arc<Redis>) -> Torture {
             tokio::task::spawn_blocking(work).await.unwrap();
         }) as BoxFuture<'static, ()>
     };
-    let time = Duration::from_secs(if is_long() { 120 } else { 8 });
+    let time = Duration::from_secs(if is_long() { 120 } else { 6 });
     Torture { processes, another: Box::new(another), disturb: Box::new(disturb), settle: SETTLE, mutant: None, time }
 }
 
@@ -98,6 +98,34 @@ async fn what_a_restart_loses_is_not_refused() {
         caches.close().await;
         reader.close().await;
     }
+}
+
+/// What a process added in the last minute it adds again on a server that may have lost it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn additions_are_made_again_on_another_server() {
+    let redis = Redis::start_with(Setup::default().persistent().option("appendonly", "no").option("save", ""));
+    let table = Table::with(1..=100);
+    let (one, two) = (connect(&redis.url()).await, connect(&redis.url()).await);
+    let writer = table.cache_with(&one, Membership::additions_only());
+    let reader = table.cache(&two);
+    let built = complete(&reader).await;
+    redis.tell(&["SAVE"]);
+    let ids: Vec<u64> = (500..600).collect();
+    writer.membership().unwrap().add_many(&ids).await.unwrap();
+    redis.restart();
+    // Built from a table that does not have them yet.
+    until(&reader, "it is built anew", |status| status.complete && status.generation != built.generation).await;
+    let began = Instant::now();
+    while status(&reader).await.ids < 200 {
+        assert!(began.elapsed() < Duration::from_secs(9), "they are not made again");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for id in ids {
+        table.commit(id);
+        assert!(!refuses(&reader, id).await, "{id} is refused");
+    }
+    one.close().await;
+    two.close().await;
 }
 
 /// A builder that another has overtaken, because its lease ran out while it stood still, changes nothing.

@@ -238,7 +238,7 @@ fn in_memory(settle: Duration, mutant: Option<Mutant>, time: Duration) -> Tortur
 }
 
 fn seconds() -> Duration {
-    Duration::from_secs(if is_long() { 120 } else { 7 })
+    Duration::from_secs(if is_long() { 120 } else { 6 })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -43,16 +43,17 @@ const MAX_ROUNDS: usize = 16;
 /// Between two tries to lead.
 const LEAD_AGAIN: Duration = Duration::from_millis(200);
 
-/// Starts the task that builds, if there is a source.
+/// Starts the task that looks after a filter: it builds, if there is a source, and makes additions again.
 pub(super) fn start(register: &Arc<Register>) {
-    let Some(source) = register.plan.source.clone() else { return };
     let (weak, wake) = (Arc::downgrade(register), Arc::clone(&register.wake));
     // It ends with its caches, or when its cache is gone.
     register.hub.spawn(async move {
         let mut failures = 0;
         while let Some(register) = weak.upgrade() {
-            let builder = Builder { register: &register, source: &*source };
-            let pause = builder.tend(&mut failures).await;
+            let pause = match Builder::of(&register) {
+                Some(builder) => builder.tend(&mut failures).await,
+                None => look_after(&register).await,
+            };
             drop(register);
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -61,6 +62,12 @@ pub(super) fn start(register: &Arc<Register>) {
             }
         }
     });
+}
+
+/// Looks at a filter that others build.
+async fn look_after(register: &Register) -> Duration {
+    let looked = register.status().await;
+    if looked.is_ok() && register.repeat().await.is_ok() { LATER } else { SOON }
 }
 
 /// Why nothing was built.
@@ -148,6 +155,10 @@ impl<'a> Builder<'a> {
     async fn tend(&self, failures: &mut u32) -> Duration {
         let register = self.register;
         let Ok(status) = register.status().await else { return SOON };
+        if let Err(error) = register.repeat().await {
+            tracing::debug!(%error, "additions of the last minute could not be made again");
+            return SOON;
+        }
         let Some(why) = self.due(&status) else {
             *failures = 0;
             return if status.complete { LATER } else { SOON };

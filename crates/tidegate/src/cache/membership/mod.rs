@@ -1,7 +1,8 @@
 //! The membership filter: an id that surely does not exist is answered without a load.
 //!
 //! - [`Membership`]: the knob. [`IdSource`]: where the ids of all rows come from. [`MembershipHandle`]: add, rebuild, look.
-//! - `register`: the filter of a namespace in this process: asks, adds. `build`: the task that builds it anew.
+//! - `register`: the filter of a namespace in this process: asks, adds; `recent`: what was added lately. `build`: the task that
+//!   builds it anew.
 //!
 //! # Why nobody who exists is refused
 //!
@@ -21,14 +22,16 @@
 //! bucket that was evicted, a store that does not answer. A bucket that is lost stays lost, since additions make none.
 //!
 //! A failover may lose acknowledged additions. A generation carries what its server called itself when it was registered
-//! ([`tidegate_backend::membership`]); under another name it refuses nobody, and it is built anew. The window that remains:
-//! an addition that a cut-off old master acknowledged after the new one's generation was registered, and a process that goes
-//! on reading a master that was replaced. Neither outlives the rebuild after next; an addition by an outbox closes the first.
+//! ([`tidegate_backend::membership`]); under another name it refuses nobody, and it is built anew. A cut-off old master may
+//! acknowledge an addition after the new one's generation was registered: each process makes its additions of the last
+//! minute again when it sees another server. What remains: the id of such an addition whose process dies before that, until
+//! the next rebuild, unless an outbox adds it; and a process that goes on reading a master that was replaced.
 //!
 //! A filter never costs a value: an answer that either level of the cache has is given without asking it, and what it refuses
 //! is not stored.
 
 mod build;
+mod recent;
 mod register;
 mod source;
 

@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
+use tidegate_backend::cache::MAX_CACHE_BATCH;
 use tidegate_backend::membership::{Agreed, Bits, Change, Held, MAX_BITS_A_CALL, MAX_BUCKETS_A_CALL, MembershipStore};
 use tidegate_backend::{Error, ErrorKind};
 use tidegate_core::Millis;
 use tidegate_core::cache::membership::{Generation, Members, Place, State, home};
 use tokio::sync::Notify;
 
+use super::recent::Recent;
 use super::{MembershipStatus, Mutant, Plan};
 use crate::cache::guard::Down;
 use crate::cache::hub::Hub;
@@ -49,6 +51,9 @@ pub(crate) struct Register {
     pub(super) wake: Arc<Notify>,
     /// A bucket of the current generation is lost.
     pub(super) missing: AtomicBool,
+    recent: Recent,
+    /// The store is called otherwise than before: what was added lately may be missing.
+    moved: AtomicBool,
 }
 
 /// What came of one question.
@@ -74,6 +79,8 @@ impl Register {
             known: RwLock::default(),
             wake: Arc::new(Notify::new()),
             missing: AtomicBool::new(false),
+            recent: Recent::default(),
+            moved: AtomicBool::new(false),
         });
         super::build::start(&register);
         Ok(register)
@@ -93,6 +100,10 @@ impl Register {
         let same = known.bytes == bytes && known.state.is_some();
         if same && (named.is_none() || named == known.home) {
             return Arc::clone(&known);
+        }
+        if known.home.is_some() && named.is_some_and(|named| known.home != Some(named)) {
+            self.moved.store(true, Ordering::Release);
+            self.wake.notify_one();
         }
         let state = State::read(bytes).ok();
         let of = |state: &Option<State>| state.as_ref().and_then(|state| state.current);
@@ -199,6 +210,11 @@ impl Register {
         if held.buckets.len() == buckets.len() { Ok(held) } else { Err(Down) }
     }
 
+    /// Lets the task that looks after it look now.
+    pub(in crate::cache) fn look_soon(&self) {
+        self.wake.notify_one();
+    }
+
     /// Puts ids (encoded keys) into every generation there is. Tried even while the store does not answer others.
     ///
     /// # Errors
@@ -207,6 +223,29 @@ impl Register {
         if ids.is_empty() {
             return Ok(());
         }
+        // Before: it may be acknowledged by a server that is being replaced.
+        self.recent.remember(ids);
+        self.add_all(ids).await
+    }
+
+    /// Makes the additions of the last minute again, if the store may have lost some.
+    ///
+    /// # Errors
+    /// What the store says: they are to be made again.
+    pub(super) async fn repeat(&self) -> Result<(), Error> {
+        if !self.moved.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        for part in self.recent.all().chunks(MAX_CACHE_BATCH) {
+            if let Err(error) = self.add_all(part).await {
+                self.moved.store(true, Ordering::Release);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    async fn add_all(&self, ids: &[Bytes]) -> Result<(), Error> {
         let mut bytes = self.known().bytes.clone();
         for _ in 0..MAX_ROUNDS {
             let agreed = match State::read(&bytes) {
