@@ -323,6 +323,69 @@ fn what_is_wrong_with_a_namespace_is_told_and_secrets_are_not() {
     assert!(shown.contains("cache.namespace.items.headers.x-key") && !shown.contains("sesame"), "{shown}");
 }
 
+/// A line of the guide: what it asks, and what its comments say of the answer.
+#[derive(Debug, Default)]
+struct Example {
+    method: String,
+    path: String,
+    says: Vec<(String, String)>,
+}
+
+/// The calls with curl in the guide's part on this.
+fn examples() -> Vec<Example> {
+    let guide = include_str!("../../../../docs/guides/cache.md");
+    let part = guide.split("\n## ").find(|part| part.starts_with("A cache over HTTP")).expect("the part");
+    let block = part.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).expect("its calls");
+    let mut all: Vec<Example> = Vec::new();
+    for line in block.lines() {
+        let (call, comment) = line.split_once('#').unwrap_or((line, ""));
+        if let Some(call) = call.trim().strip_prefix("curl -i ") {
+            let (method, url) = match call.strip_prefix("-X ") {
+                Some(rest) => rest.split_once(' ').expect("a method and a URL"),
+                None => ("GET", call),
+            };
+            let path = url.trim().trim_matches('\'').strip_prefix("http://127.0.0.1:8080").expect("the usual address");
+            all.push(Example { method: method.to_owned(), path: path.to_owned(), says: Vec::new() });
+        }
+        // `HTTP/1.1 200 OK`, `204; role ..`, `name: value    explanation`.
+        let comment = comment.trim();
+        let said = match comment.split_once(": ") {
+            Some((name, value)) => Some((name, value.split("  ").next().unwrap_or_default())),
+            None => comment
+                .split([' ', ';', ','])
+                .find(|word| word.len() == 3 && word.parse::<u16>().is_ok())
+                .map(|n| ("status", n)),
+        };
+        if let (Some((name, value)), Some(example)) = (said, all.last_mut()) {
+            example.says.push((name.to_owned(), value.to_owned()));
+        }
+    }
+    all
+}
+
+#[test]
+fn what_the_guide_says_is_what_is_answered() {
+    let (dir, origin) = (folder(), Origin::start());
+    let a = node(dir.path(), "a.toml", &origin.config(""), &[]);
+    let examples = examples();
+    let said: usize = examples.iter().map(|example| example.says.len()).sum();
+    assert!(examples.len() == 5 && said == 8, "{examples:?}");
+    for Example { method, path, says } in examples {
+        let (answer, headers) = a.ask(&method, &path);
+        assert!((200..300).contains(&answer.0), "{method} {path}: {answer:?}");
+        for (name, value) in says {
+            match name.as_str() {
+                "status" => assert_eq!(answer.0.to_string(), value, "{path}"),
+                "x-cache" => assert_eq!(answer.1, value, "{path}"),
+                "age" => assert!(headers["age"].parse::<u32>().is_ok_and(|age| age <= 1), "{path}: {headers:?}"),
+                "content-type" => assert_eq!(headers["content-type"], "text/x-test", "{path}: the origin's"),
+                other => panic!("{other} is said of {path}"),
+            }
+        }
+    }
+    assert_eq!(a.0.stop(Signal::TERM).0, Some(0));
+}
+
 #[test]
 fn an_https_origin_is_asked_if_the_systems_authorities_vouch_for_it() {
     let dir = folder();

@@ -19,6 +19,9 @@ const MAX_SENT: u32 = 3;
 const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Longest `Location`, bytes.
 const MAX_LOCATION_BYTES: usize = 4_096;
+/// Of a body that nobody wants so much is read to keep its connection, and for so long.
+const DRAINED_BYTES: usize = 64 << 10;
+const DRAINED_WITHIN: Duration = Duration::from_millis(50);
 /// Room that is made for a body before its first byte.
 const FIRST_ROOM: usize = 64 << 10;
 
@@ -59,8 +62,14 @@ impl Ask<'_> {
             match status {
                 200 | 203 => return page(response, told).await.map(Some),
                 204 => return Ok(Some(Page::new(response.headers().get(CONTENT_TYPE), Bytes::new()))),
-                404 | 410 => return Ok(None),
-                301 | 302 | 303 | 307 | 308 => url = next(&url, response.headers())?,
+                404 | 410 => {
+                    drain(response).await;
+                    return Ok(None);
+                }
+                301 | 302 | 303 | 307 | 308 => {
+                    url = next(&url, response.headers())?;
+                    drain(response).await;
+                }
                 status => return Err(OriginError::new(Why::Status(status))),
             }
         }
@@ -132,6 +141,19 @@ async fn page(mut response: Response, told: &mut Told) -> Result<Page, OriginErr
     // Kept for long, it must not keep twice its size.
     let body = if spare > body.len() / 4 { Bytes::copy_from_slice(&body) } else { body.freeze() };
     Ok(Page::new(media_type.as_ref(), body))
+}
+
+/// Reads a body that nobody wants, if it is short and comes at once, so that its connection can be used again.
+async fn drain(mut response: Response) {
+    let reading = async {
+        let mut left = DRAINED_BYTES;
+        while let Ok(Some(piece)) = response.chunk().await {
+            left = left.checked_sub(piece.len())?;
+        }
+        Some(())
+    };
+    // Otherwise the connection is closed.
+    let _ = tokio::time::timeout(DRAINED_WITHIN, reading).await;
 }
 
 fn head_bytes(headers: &HeaderMap) -> usize {

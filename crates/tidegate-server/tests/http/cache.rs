@@ -431,6 +431,19 @@ async fn an_origin_is_asked_as_the_configuration_says() {
         assert_eq!(api.get(&format!("/v1/cache/items/{n}")).await.status, 200);
     }
     assert_eq!(origin.connections(), 1);
+    // Also after answers whose bodies nobody wants.
+    origin.now(|asked, _| {
+        let mut act = if asked.path.starts_with("/p/to") { Act::to("/p/none?token=t") } else { Act::status(404) };
+        if let Act::Answer { body, .. } = &mut act {
+            body.extend(b"a page that says why");
+        }
+        act
+    });
+    for n in 0..10 {
+        assert_eq!(api.get(&format!("/v1/cache/items/none{n}")).await.code(), "absent");
+        assert_eq!(api.get(&format!("/v1/cache/items/to{n}")).await.code(), "absent");
+    }
+    assert_eq!(origin.connections(), 1);
     api.stop().await;
 }
 
