@@ -70,7 +70,7 @@ enum Command {
     #[command(after_help = "Example:\n  tidegate clock show")]
     Clock(clock::Args),
     /// Measure rates and latencies
-    #[command(after_help = "Example:\n  tidegate bench orders --json")]
+    #[command(after_help = "Example:\n  tidegate bench orders --json\n  tidegate bench cache --scale 0.1")]
     Bench(bench::Args),
     /// Check the configuration
     #[command(after_help = "Example:\n  tidegate config check --config tidegate.toml")]

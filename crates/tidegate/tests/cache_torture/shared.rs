@@ -9,7 +9,7 @@ use tidegate_backend::BoxFuture;
 use tidegate_conformance::cache::Harness;
 use tidegate_conformance::cache::bent::Bend;
 use tidegate_conformance::cache::torture::{Mix, Settings, torture};
-use tidegate_conformance::servers::{Cluster, Engine, Redis};
+use tidegate_conformance::servers::{Cluster, Engine, Proxy, Redis};
 use tidegate_core::cache::SCHEMA_SLOTS;
 use tidegate_redis::RedisOptions;
 
@@ -29,19 +29,24 @@ struct Shared {
 
 enum Servers {
     One(Redis),
+    /// Behind a bad network.
+    Far(Redis, Proxy),
     Cluster(Cluster),
 }
 
 impl Servers {
     fn nodes(&self) -> &[Redis] {
         match self {
-            Self::One(redis) => std::slice::from_ref(redis),
+            Self::One(redis) | Self::Far(redis, _) => std::slice::from_ref(redis),
             Self::Cluster(cluster) => &cluster.nodes,
         }
     }
 
-    /// What happens to servers.
+    /// What happens to servers, or on the way to them.
     fn disturb(&self, turn: usize) {
+        if let Self::Far(_, proxy) = self {
+            return spoil(proxy, turn);
+        }
         for node in self.nodes() {
             match turn % 5 {
                 0 => drop(node.tell(&["FLUSHALL"])),
@@ -71,6 +76,28 @@ impl Servers {
             }
             assert!(begun.elapsed() < Duration::from_secs(9), "no node does {command:?}");
             std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Answers that come late, in part or never, though their effect has happened; connections cut, or silent.
+fn spoil(proxy: &Proxy, turn: usize) {
+    let for_ms = |ms| std::thread::sleep(Duration::from_millis(ms));
+    match turn % 5 {
+        0 => {
+            proxy.delay(Duration::from_millis(200));
+            for_ms(600);
+            proxy.delay(Duration::ZERO);
+        }
+        1 => proxy.tear_replies(3),
+        2 => proxy.cut_replies(10),
+        3 => proxy.cut(),
+        _ => {
+            proxy.silence(true);
+            for_ms(600);
+            // What was swallowed never arrives.
+            proxy.silence(false);
+            proxy.cut();
         }
     }
 }
@@ -135,6 +162,20 @@ fn one() -> BoxFuture<'static, Box<dyn Harness>> {
     })
 }
 
+fn far() -> BoxFuture<'static, Box<dyn Harness>> {
+    Box::pin(async {
+        let redis = Redis::start();
+        let proxy = Proxy::start(redis.port());
+        let url = format!("redis://127.0.0.1:{}", proxy.port());
+        Box::new(Shared {
+            store: connect(&url).await,
+            url,
+            servers: Arc::new(Servers::Far(redis, proxy)),
+            disturbed: AtomicUsize::new(0),
+        }) as Box<dyn Harness>
+    })
+}
+
 fn cluster() -> BoxFuture<'static, Box<dyn Harness>> {
     Box::pin(async {
         let cluster = Cluster::start(Engine::default(), false);
@@ -173,6 +214,20 @@ fn bad_days_make_no_read_old() {
     let tally = torture(&one, &start(Built::Plainly), settings);
     assert!(tally.broken.is_empty(), "{tally:#?}");
     assert!(tally.reads() > READS / 10 && tally.acknowledged > 100, "{tally:?}");
+}
+
+#[test]
+fn a_bad_network_makes_no_read_old() {
+    // Each of five bad things twice.
+    let settings = Settings {
+        reads: u64::MAX,
+        time: Duration::from_secs(16),
+        disturb_every: Some(Duration::from_millis(1_200)),
+        ..SHARED
+    };
+    let tally = torture(&far, &start(Built::Plainly), settings);
+    assert!(tally.broken.is_empty(), "{tally:#?}");
+    assert!(tally.reads() > READS / 20 && tally.acknowledged > 100, "{tally:?}");
 }
 
 #[test]

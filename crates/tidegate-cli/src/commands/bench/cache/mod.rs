@@ -1,7 +1,7 @@
 //! `tidegate bench cache`: what the cache costs and what it holds out against, beside the bare client and the bare map.
 //!
 //! - [`hits`]: hits in process, in Redis, many at once. [`crowds`]: thousands of callers of one key. [`days`]: the bus, Redis
-//!   and the database away. [`floods`]: keys that were filled together.
+//!   and the database away. [`floods`]: ids that do not exist, keys that were filled together.
 //! - [`server`]: private Redis servers. [`process`], [`child`]: processes with a cache of their own.
 
 mod child;
@@ -22,6 +22,7 @@ use tidegate::cache::{RedisCache, RedisCacheOptions, Ttl};
 use self::server::{Cluster, Server};
 use super::Args;
 use super::line::Printer;
+use crate::config::value::without_password;
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::runtime;
@@ -30,7 +31,7 @@ pub use self::child::run as serve;
 pub use self::server::version;
 
 /// The cases by name, with what each measures.
-const CASES: [(&str, &str); 11] = [
+const CASES: [(&str, &str); 12] = [
     ("local", "hits in process, one thread, beside the map's own get"),
     ("store", "hits in Redis, no copies in process, beside GET and decoding by the bare client"),
     ("many", "pages of 100 from Redis, beside MGET and decoding by the bare client"),
@@ -41,6 +42,7 @@ const CASES: [(&str, &str); 11] = [
     ("bus", "no process hears of writes for 10 s (left out with --redis)"),
     ("frozen", "Redis frozen for 10 s at 5,000 reads/s (left out with --redis)"),
     ("database", "the database down for 60 s"),
+    ("unknown", "1,000,000 ids that do not exist through the library, 50,000 over HTTP"),
     ("jitter", "10,000 keys filled together"),
 ];
 
@@ -112,6 +114,7 @@ fn cases(args: &Args, bench: &mut Bench<'_>) -> Result {
             "bus" => days::bus(bench)?,
             "frozen" => days::frozen(bench)?,
             "database" => days::database(bench)?,
+            "unknown" => floods::unknown(bench).and_then(|()| floods::unknown_pages(bench))?,
             _ => floods::jitter(bench)?,
         }
     }
@@ -144,7 +147,7 @@ fn erase(bench: &Bench<'_>) -> Result {
 /// Opens the store at `url`.
 async fn open_store(url: &str, name: &str) -> Result<Arc<RedisCache>> {
     let options = RedisOptions::parse(url).and_then(|options| options.name(name));
-    let options = options.map_err(|e| Failure::Usage(format!("--redis {url}: {e}")))?;
+    let options = options.map_err(|e| Failure::Usage(format!("--redis {}: {e}", without_password(url))))?;
     let store = RedisCache::open(options, RedisCacheOptions::default()).await.map_err(broken)?;
     match tidegate::cache::CacheStore::trouble(&store) {
         None => Ok(Arc::new(store)),

@@ -16,8 +16,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-pub use self::ledger::CaseLedger;
-use self::ledger::Place;
+pub use self::ledger::{CaseLedger, Place};
 
 use super::Args;
 use super::line::Printer;

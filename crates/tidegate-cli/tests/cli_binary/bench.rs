@@ -1,0 +1,50 @@
+//! `tidegate bench cache`: what it prints, and that it leaves nothing on a server that is not its own.
+
+use serde_json::Value;
+use tidegate_conformance::servers::Redis;
+
+use crate::support::{Run, run};
+
+fn lines(run: &Run) -> Vec<Value> {
+    run.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))).collect()
+}
+
+#[test]
+fn it_measures_on_a_private_redis_and_prints_a_figure_a_line() {
+    let measured =
+        run(&["bench", "cache", "--json", "--scale", "0.01", "--only", "local,expiry,jitter"]).expect(0, &[]);
+    let lines = lines(&measured);
+    let (machine, figures) = lines.split_first().expect("a line about the machine");
+    for field in ["cpu", "cores", "tidegate", "build", "redis", "date"] {
+        assert!(!machine[field].is_null(), "{field}: {machine}");
+    }
+    assert_eq!(figures.len(), 5, "{measured:?}");
+    for figure in figures {
+        assert!(figure["bench"] == "cache" && figure["what"].is_string() && figure["unit"].is_string(), "{figure}");
+        assert!(figure["rate"].as_f64().is_some_and(|rate| rate > 0.0), "{figure}");
+        assert!(figure["errors"].is_null(), "{figure}");
+    }
+    assert!(figures[0]["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0) && figures[0]["baseline"].is_string());
+    let loads = figures.iter().find(|figure| figure["unit"] == "loads").expect("the loads of a round");
+    assert_eq!(loads["rate"].as_f64(), Some(1.0), "exactly one load a round: {loads}");
+}
+
+#[test]
+fn on_a_server_that_is_not_its_own_it_clears_up_after_itself() {
+    let redis = Redis::start();
+    redis.tell(&["SET", "tg:shop:c:products:{:x}:0", "somebody else's"]);
+    let args =
+        ["bench", "cache", "--json", "--scale", "0.01", "--only", "store,frozen,jitter", "--redis", &redis.url()];
+    let measured = run(&args).expect(0, &["left out: only a private Redis is frozen"]);
+    assert_eq!(lines(&measured).len(), 6, "{measured:?}");
+    assert_eq!(redis.tell(&["KEYS", "*"]), "tg:shop:c:products:{:x}:0");
+}
+
+#[test]
+fn what_cannot_be_measured_is_said() {
+    run(&["bench", "cache", "--only", "nothing"]).expect(2, &["no such case", "local: "]);
+    run(&["bench", "cache", "--redis", "nonsense://u:secret@h"]).expect(2, &["--redis"]);
+    let gone =
+        run(&["bench", "cache", "--only", "store", "--redis", "redis://u:secret@127.0.0.1:9"]).expect(3, &["Redis"]);
+    assert!(!gone.err.contains("secret"), "{gone:?}");
+}
