@@ -90,12 +90,17 @@ where
     /// Takes out what the membership filter refuses; whose places it is.
     async fn refuse_of(&self, missing: &mut Vec<(usize, Bytes, Hint)>) -> Vec<usize> {
         let Some(register) = &self.register else { return Vec::new() };
-        let open = || missing.iter().filter(|(_, _, hint)| hint.is_open());
-        let ids: Vec<Bytes> = open().map(|(_, bytes, _)| bytes.clone()).collect();
-        let refused = register.refuse_many(&ids).await;
-        let refused: Vec<usize> =
-            open().zip(refused).filter(|(_, refused)| *refused).map(|((at, ..), _)| *at).collect();
-        missing.retain(|(at, ..)| !refused.contains(at));
+        let open = missing.iter().filter(|(_, _, hint)| hint.is_open());
+        let ids: Vec<Bytes> = open.map(|(_, bytes, _)| bytes.clone()).collect();
+        let mut answers = register.refuse_many(&ids).await.into_iter();
+        let mut refused = Vec::new();
+        missing.retain(|(at, _, hint)| {
+            let is_refused = hint.is_open() && answers.next().unwrap_or(false);
+            if is_refused {
+                refused.push(*at);
+            }
+            !is_refused
+        });
         refused
     }
 

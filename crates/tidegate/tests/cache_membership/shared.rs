@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tidegate::cache::membership::Mutant;
 use tidegate::cache::{Caches, RedisCache, RedisCacheOptions, *};
 use tidegate_backend::BoxFuture;
-use tidegate_conformance::servers::{Engine, Redis, Setup};
+use tidegate_conformance::servers::{Engine, Redis, Sentinel, Setup};
 use tidegate_redis::RedisOptions;
 
 use super::common::*;
@@ -100,6 +100,44 @@ async fn what_a_restart_loses_is_not_refused() {
     }
 }
 
+/// A replica that takes its master's place without the last additions refuses none of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_failover_loses_is_not_refused() {
+    let servers = tokio::task::spawn_blocking(|| Sentinel::start(Engine::default())).await.unwrap();
+    let table = Table::with(1..=100);
+    let caches = connect(&servers.url()).await;
+    let cache = table.cache(&caches);
+    let built = complete(&cache).await;
+    let [master, replica] = &servers.servers;
+    // What is built has arrived there; what comes now does not.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    replica.freeze();
+    master.tell(&["CLIENT", "KILL", "TYPE", "replica"]);
+    let ids: Vec<u64> = (500..1_000).collect();
+    cache.membership().unwrap().add_many(&ids).await.unwrap();
+    ids.iter().for_each(|id| table.commit(*id));
+    assert!(refuses(&cache, 5_000).await);
+    table.stores_nothing.store(true, Ordering::SeqCst);
+    master.kill();
+    replica.thaw();
+    let (began, mut at, mut again) = (Instant::now(), 0, None);
+    while again.is_none_or(|again: Instant| again.elapsed() < Duration::from_millis(500)) {
+        assert!(began.elapsed() < Duration::from_secs(25), "it is not built anew");
+        for _ in 0..20 {
+            at = (at + 37) % ids.len();
+            assert!(!refuses(&cache, ids[at]).await, "{} is refused", ids[at]);
+        }
+        let status = cache.membership().unwrap().status().await;
+        if again.is_none() && status.is_ok_and(|s| s.complete && s.generation != built.generation) {
+            again = Some(Instant::now());
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(refuses(&cache, 5_001).await);
+    println!("believed again {:?} after the master's end", began.elapsed());
+    caches.close().await;
+}
+
 /// What a process added in the last minute it adds again on a server that may have lost it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn additions_are_made_again_on_another_server() {
@@ -177,7 +215,7 @@ async fn rebuilds_during_inserts_refuse_no_row() {
         let filter = builder.membership().unwrap();
         async move {
             let (began, mut rebuilds) = (Instant::now(), 0);
-            while began.elapsed() < Duration::from_secs(4) {
+            while began.elapsed() < Duration::from_secs(4) || rebuilds < 3 {
                 filter.rebuild().await.unwrap();
                 rebuilds += 1;
             }

@@ -80,7 +80,7 @@ impl Run {
         while self.goes_on() {
             let id = self.next.fetch_add(1, Ordering::SeqCst);
             let cache = self.cache();
-            let done = if id % 3 == 0 {
+            let done = if id.is_multiple_of(3) {
                 self.table.commit(id);
                 cache.invalidate(&id).await.is_ok()
             } else {
