@@ -34,7 +34,7 @@ impl Loader<Id, String> for Titles {
 }
 
 #[tokio::main]
-pub async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let store = Arc::new(EmbeddedCache::open(EmbeddedCacheOptions::default())?);
     let caches = Caches::builder(store).load_budget(16).start()?;
     let loader = Titles::default();

@@ -69,7 +69,7 @@ async fn price(products: &Cache<String, Product>, sku: &str) -> Result<Option<i6
 }
 
 #[tokio::main]
-pub async fn main() -> Result<(), Failure> {
+pub(crate) async fn main() -> Result<(), Failure> {
     let database = Arc::new(Database::open()?);
     let store = Arc::new(EmbeddedCache::open(EmbeddedCacheOptions::default())?);
     let caches = Caches::builder(store).start()?;

@@ -39,7 +39,7 @@ fn write(file: &Path, prices: &Cache<String, i64>, sku: &str, cents: i64, commit
 }
 
 #[tokio::main]
-pub async fn main() -> Result<(), Failure> {
+pub(crate) async fn main() -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("shop.db");
     Connection::open(&file)?.execute_batch(

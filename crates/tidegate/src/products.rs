@@ -227,6 +227,12 @@ impl Products {
         }
     }
 
+    /// Up to `most` of the SKUs whose pages are read most in this process lately, the hottest first.
+    #[must_use]
+    pub fn hottest(&self, most: usize) -> Vec<crate::cache::HotKey<SkuId>> {
+        self.cache.hottest(most)
+    }
+
     /// Waits until pages of this process show what was committed here about `sku`; false: not within `patience`, and then
     /// they may be old until the store answers.
     pub async fn settled(&self, sku: &SkuId, patience: Duration) -> bool {

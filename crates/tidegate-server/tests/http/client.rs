@@ -17,7 +17,7 @@ pub struct Api {
     pub tidegate: Tidegate,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<()>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 /// An answer.
@@ -88,7 +88,25 @@ impl Api {
 
     /// A server as given, with these namespaces.
     pub async fn whole(tokens: Vec<Token>, manual_clock: bool, limits: Limits, namespaces: Vec<Namespace>) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        Self::in_folder(tempfile::tempdir().expect("a folder"), tokens, manual_clock, limits, namespaces).await
+    }
+
+    /// Stops, and starts another on the same ledger, with a manual clock and no tokens.
+    pub async fn restarted(mut self) -> Self {
+        self.begin_stop();
+        let Self { tidegate, serving, folder, .. } = self;
+        serving.await.expect("no panic");
+        tidegate.stop(Duration::from_secs(5)).await.expect("an orderly end");
+        Self::in_folder(folder, Vec::new(), true, Limits::default(), Vec::new()).await
+    }
+
+    async fn in_folder(
+        folder: tempfile::TempDir,
+        tokens: Vec<Token>,
+        manual_clock: bool,
+        limits: Limits,
+        namespaces: Vec<Namespace>,
+    ) -> Self {
         let parts = Embedded::at(folder.path().join("ledger.db"))
             .manual_clock(manual_clock)
             .full_sync(false)
@@ -104,7 +122,7 @@ impl Api {
         let serving = tokio::spawn(async move {
             server.serve(async { drop(stopped.await) }).await.expect("an orderly end");
         });
-        Self { address, tidegate, stop: Some(stop), serving, _folder: folder }
+        Self { address, tidegate, stop: Some(stop), serving, folder }
     }
 
     /// Begins to stop.

@@ -16,3 +16,4 @@ mod reference;
 mod requests;
 mod stock;
 mod stopping;
+mod warm;

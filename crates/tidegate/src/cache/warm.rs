@@ -24,15 +24,10 @@ use super::ticks::chance;
 /// The hottest are ranked again after this, or earlier if one of them is due to be refreshed; milliseconds.
 const RANK_EVERY_MS: i64 = 1_000;
 const RANK_AGAIN_MS: i64 = 200;
-/// Fewer reads a second do not make a key hot enough to be pinned and refreshed before its time: as many as keep
-/// it in process by themselves.
-const HOT_A_SECOND: f64 = 1.0;
-/// Shorter spans say too little of a rate, seconds.
-const SHORTEST_SPAN_S: f64 = 10.0;
 /// The hottest are refreshed so long before they turn stale, milliseconds, beside what twice their load takes; and not
 /// before the last quarter of their fresh life.
 const AHEAD_MS: i64 = 1_500;
-/// So many hot keys that missed in a round of upkeep, and at least a fiftieth of all: the store has lost them.
+/// So many hot keys that missed together are no chance, unless a fiftieth of all are more, or half of them fewer.
 const MISSES: usize = 8;
 /// Between two warm-ups, milliseconds.
 const WARM_AGAIN_MS: u64 = 3_000;
@@ -48,12 +43,17 @@ where
     K: Key + Clone + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// Up to `most` of the keys that are read most in this process lately, the hottest first, by reads of any kind and
-    /// outcome. Known from samples, as far as [`super::CacheBuilder::hot_keys`] says.
+    /// Up to `most` of the keys that are read most in this process lately, and more than once, the hottest first, by reads
+    /// of any kind and outcome. Known from samples, as far as [`super::CacheBuilder::hot_keys`] says.
     #[must_use]
     pub fn hottest(&self, most: usize) -> Vec<HotKey<K>> {
         self.inner.hot.hottest(most, self.inner.hub.ticks.now())
     }
+}
+
+/// So many of the hot keys missed within a second or so: the store has lost them.
+fn misses_of(known: usize) -> usize {
+    known.div_ceil(2).clamp(2, MISSES).max(known / 50)
 }
 
 /// What a warm-up did.
@@ -92,14 +92,15 @@ where
             return;
         }
         let now = self.hub.ticks.now();
-        let (missed, known) = self.hot.take_missed();
-        if missed >= MISSES.max(known / 50) {
-            self.warm_again(now, "misses");
+        let (missed, known) = self.hot.count_missed();
+        if missed >= misses_of(known) && self.warm_again(now, "misses") {
+            self.hot.forgive_misses();
         } else if self.hot.rounds.gap.load(Ordering::Relaxed) && self.warm_again(now, "gap") {
             self.hot.rounds.gap.store(false, Ordering::Relaxed);
         }
         let mut rank_at = self.hot.rounds.rank_at.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if now >= *rank_at {
+            self.hot.forgive_misses();
             *rank_at = self.tend_copies(now).max(now + RANK_AGAIN_MS);
         }
     }
@@ -111,10 +112,7 @@ where
         let Some(local) = &self.local else { return again };
         let mut room = local.most_pinned();
         let mut pinned = Vec::new();
-        let span = self.hot.span_s(now);
-        let hot_enough =
-            |hot: &&HotKey<K>| (hot.reads_per_second - hot.error) * span / span.max(SHORTEST_SPAN_S) >= HOT_A_SECOND;
-        for hot in ranked.iter().filter(hot_enough) {
+        for hot in &ranked {
             let Some(kept) = local.get(&hot.encoded) else { continue };
             let weight = local.weight_of(&hot.encoded, &kept);
             if local.may_be_pinned(weight) && weight <= room {
@@ -192,6 +190,7 @@ where
                     Asked::Missing(hint) => hinted.push((at, encoded, hint)),
                 }
             }
+            shuffle(&mut hinted);
             // A loader that batches is asked once for all of them.
             let step = if self.loader.batches() { hinted.len().max(1) } else { 1 };
             while !hinted.is_empty() {
@@ -215,6 +214,13 @@ where
             warmed.loaded += usize::from(has_landed(landing).await);
         }
         true
+    }
+}
+
+/// Processes that bring the same keys back go through each part in another order, so that each loads some of them.
+fn shuffle<T>(items: &mut [T]) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, (chance() * (last + 1) as f64) as usize);
     }
 }
 

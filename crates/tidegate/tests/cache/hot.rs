@@ -47,7 +47,7 @@ async fn the_hottest_are_told_with_their_rates() {
     // Time is paused: more reads in a true second than are all counted.
     let hottest = cache.hottest(1_000);
     let known = hottest.iter().take(20).filter(|hot| hot.key <= 25).count();
-    assert!(hottest.len() > 300 && known >= 14 && hottest[0].key == 1, "{known}: {:?}", &hottest[..20]);
+    assert!(hottest.len() > 200 && known >= 14 && hottest[0].key == 1, "{known}: {:?}", &hottest[..20]);
     // 10,000 reads a second by Zipf's law: an eighth of them are of the first.
     let rate = hottest[0].reads_per_second;
     assert!((800.0..1_700.0).contains(&rate) && hottest[0].error < 100.0, "{:?}", hottest[0]);

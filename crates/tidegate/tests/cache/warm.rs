@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate::cache::*;
+use tidegate_backend::cache::MAX_HOT_LIST_BYTES;
 use tidegate_conformance::servers::Redis;
+use tidegate_core::cache::write_list;
 use tidegate_redis::RedisOptions;
 
 use super::common::*;
@@ -43,7 +45,7 @@ async fn what_was_hot_is_there_after_a_restart() {
     let cache = cached(&caches, &db);
     for round in 0..5 {
         for key in 1..=60 {
-            if key <= 60 - round * 10 {
+            if round == 4 || key <= 60 - round * 10 {
                 cache.get(&key).await.unwrap();
             }
         }
@@ -121,10 +123,13 @@ async fn a_warm_up_gives_way_to_whoever_asks() {
     assert!(began.elapsed() < Duration::from_secs(2), "it ends with the caches");
 }
 
-async fn on_redis(url: &str, rate: u32) -> Caches {
+async fn store(url: &str) -> Arc<RedisCache> {
     let redis = RedisOptions::parse(url).unwrap().name("warm").unwrap();
-    let store = RedisCache::open(redis, RedisCacheOptions::default()).await.unwrap();
-    Caches::builder(Arc::new(store)).load_rate(NonZeroU32::new(rate).unwrap()).start().unwrap()
+    Arc::new(RedisCache::open(redis, RedisCacheOptions::default()).await.unwrap())
+}
+
+async fn on_redis(url: &str, rate: u32) -> Caches {
+    Caches::builder(store(url).await).load_rate(NonZeroU32::new(rate).unwrap()).start().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,75 +156,83 @@ async fn the_list_is_shared_through_the_store() {
     caches.close().await;
 }
 
-/// Reads by Zipf's law, one process after the other, until told to stop; hits in every tenth of a second.
-struct Readers {
+/// What was read, and from where.
+#[derive(Default)]
+struct Tally {
     hits: AtomicU64,
     reads: AtomicU64,
 }
 
+/// Reads a cache by Zipf's law, 300 times a second, until it is dropped.
+fn read_on(cache: &Cache<u64, u64>, keys: usize, seed: u64, tally: &Arc<Tally>) -> tokio::task::JoinHandle<()> {
+    let (cache, tally, mut zipf) = (cache.clone(), Arc::clone(tally), Zipf::new(keys, seed));
+    tokio::spawn(async move {
+        let mut tick = tokio::time::interval(Duration::from_millis(10));
+        loop {
+            tick.tick().await;
+            for _ in 0..3 {
+                let (cache, key, tally) = (cache.clone(), zipf.draw(), Arc::clone(&tally));
+                tokio::spawn(async move {
+                    let hit = cache.get(&key).await.is_ok_and(|read| read.source != Source::Load);
+                    tally.hits.fetch_add(u64::from(hit), Ordering::Relaxed);
+                    tally.reads.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+        }
+    })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flush_is_made_good_within_six_seconds_and_the_budget() {
+async fn a_flush_is_made_good_within_six_seconds_and_the_rate() {
     const KEYS: usize = 1_000;
     let redis = Redis::start();
     let db = Database::new();
     (1..=KEYS as u64).for_each(|key| db.set(key, key));
+    let filler = on_redis(&redis.url(), 100_000).await;
+    cached(&filler, &db).warm(&(1..=KEYS as u64).collect::<Vec<_>>()).await.unwrap();
+    filler.close().await;
+    // The list of an earlier process: which thousand are hot is known.
+    let encoded: Vec<Vec<u8>> = (1..=KEYS as u64).map(|key| key.encode().unwrap().as_bytes().to_vec()).collect();
+    let list = write_list(encoded.iter().map(Vec::as_slice), MAX_HOT_LIST_BYTES);
+    let store = store(&redis.url()).await;
+    store.save_hot_keys("t", &list, Duration::from_secs(60)).await.unwrap();
+    store.close().await;
+    // 200 loads a second for both. Without copies in process, which a flush leaves where they are.
+    let caches = [on_redis(&redis.url(), 100).await, on_redis(&redis.url(), 100).await];
+    let cached = |caches: &Caches| caches.cache("t").fresh_for(Ttl::seconds::<600>()).no_local().loader(db.loader());
+    let all = [cached(&caches[0]).unwrap(), cached(&caches[1]).unwrap()];
     db.takes(5);
-    // 200 a second for all.
-    let caches =
-        [on_redis(&redis.url(), 1_000).await, on_redis(&redis.url(), 100).await, on_redis(&redis.url(), 100).await];
-    let warmer = cached(&caches[0], &db);
-    warmer.warm(&(1..=KEYS as u64).collect::<Vec<_>>()).await.unwrap();
-    caches[0].close().await;
-    let caches = &caches[1..];
-    let all: Vec<Cache<u64, u64>> = caches.iter().map(|caches| cached(caches, &db)).collect();
-    let readers = Arc::new(Readers { hits: AtomicU64::new(0), reads: AtomicU64::new(0) });
-    let reading: Vec<_> = (0..2)
-        .map(|n| {
-            let (cache, readers) = (all[n].clone(), Arc::clone(&readers));
-            tokio::spawn(async move {
-                let mut zipf = Zipf::new(KEYS, 11 + n as u64);
-                let mut tick = tokio::time::interval(Duration::from_millis(10));
-                loop {
-                    tick.tick().await;
-                    for _ in 0..10 {
-                        let (cache, key, readers) = (cache.clone(), zipf.draw(), Arc::clone(&readers));
-                        tokio::spawn(async move {
-                            let hit = cache.get(&key).await.is_ok_and(|read| read.source != Source::Load);
-                            readers.hits.fetch_add(u64::from(hit), Ordering::Relaxed);
-                            readers.reads.fetch_add(1, Ordering::Relaxed);
-                        });
-                    }
-                }
-            })
-        })
-        .collect();
-    pause(2_500).await;
-    assert!(all.iter().all(|cache| cache.hottest(KEYS).len() > 500));
+    let tally = Arc::new(Tally::default());
+    let readers = [read_on(&all[0], KEYS, 11, &tally), read_on(&all[1], KEYS, 12, &tally)];
+    pause(1_500).await;
+    let known: Vec<usize> = all.iter().map(|cache| cache.hottest(KEYS).len()).collect();
+    assert!(known.iter().all(|known| *known > 900), "{known:?}");
     let (before, flushed) = (db.loads(), Instant::now());
     redis.tell(&["FLUSHALL"]);
-    let mut good_at = None;
-    while flushed.elapsed() < Duration::from_millis(6_500) {
-        readers.hits.store(0, Ordering::Relaxed);
-        readers.reads.store(0, Ordering::Relaxed);
+    let (mut good_at, mut seen) = (None, Vec::new());
+    while flushed.elapsed() < Duration::from_millis(6_200) {
+        tally.hits.store(0, Ordering::Relaxed);
+        tally.reads.store(0, Ordering::Relaxed);
         pause(250).await;
-        let rate = readers.hits.load(Ordering::Relaxed) as f64 / readers.reads.load(Ordering::Relaxed).max(1) as f64;
-        if rate < 0.95 {
+        let (hits, reads) = (tally.hits.load(Ordering::Relaxed), tally.reads.load(Ordering::Relaxed));
+        seen.push((flushed.elapsed().as_millis(), hits, reads, db.loads() - before));
+        if hits * 100 < reads * 95 {
             good_at = None;
         } else if good_at.is_none() {
             good_at = Some(flushed.elapsed());
         }
     }
-    reading.iter().for_each(tokio::task::JoinHandle::abort);
-    let good_at = good_at.expect("95 % of reads hit again");
-    assert!(good_at <= Duration::from_secs(6), "{good_at:?}");
+    readers.iter().for_each(tokio::task::JoinHandle::abort);
+    let good_at = good_at.unwrap_or(flushed.elapsed());
+    assert!(good_at <= Duration::from_secs(6), "{seen:?}");
     let starts = db.starts.lock().unwrap().split_off(before as usize);
-    // In any second: the rate, and what two processes may begin at once.
     for (n, start) in starts.iter().enumerate() {
-        let within =
-            starts[n..].iter().take_while(|other| other.duration_since(*start) < Duration::from_secs(1)).count();
-        assert!(within <= 210, "{within} loads in a second");
+        let second = |other: &&tokio::time::Instant| other.duration_since(*start) < Duration::from_secs(1);
+        let within = starts[n..].iter().take_while(second).count();
+        // The rate, and what may begin at once in two processes.
+        assert!(within <= 205, "{within} loads in a second");
     }
-    assert!(starts.len() > KEYS / 2, "the flush was one: {} loads", starts.len());
+    assert!(starts.len() > KEYS / 2, "the flush was one: {seen:?}");
     for caches in caches {
         caches.close().await;
     }

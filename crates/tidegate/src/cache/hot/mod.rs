@@ -22,6 +22,11 @@ pub const DEFAULT_HOT_KEYS: usize = 1_000;
 pub const MAX_HOT_KEYS: usize = 10_000;
 /// Counts are halved so often, milliseconds: what was hot a few minutes ago is forgotten.
 const HALF_LIFE_MS: i64 = 30_000;
+/// Fewer reads a second do not make a key hot enough to be pinned and refreshed before its time: as many as keep it in process
+/// by themselves.
+const HOT_A_SECOND: f64 = 1.0;
+/// Shorter spans say too little of a rate, seconds.
+const SHORTEST_SPAN_S: f64 = 10.0;
 
 /// A key that is read often.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,7 +50,7 @@ pub(super) struct Hot<K> {
     hasher: foldhash::fast::RandomState,
     /// The hashes of the hottest, for whoever must know at once.
     hottest: Arc<Hottest>,
-    /// Which of them missed since the last round of upkeep.
+    /// Which of them missed lately.
     missed: Mutex<Set<u64>>,
     pub(super) rounds: Rounds,
 }
@@ -145,22 +150,30 @@ impl<K: Clone> Hot<K> {
         }
     }
 
-    /// How many of the hot keys missed since the last call, and how many hot keys there are.
-    pub(super) fn take_missed(&self) -> (usize, usize) {
+    /// How many of the hot keys missed since they were last forgiven, and how many hot keys there are.
+    pub(super) fn count_missed(&self) -> (usize, usize) {
         let known = self.hottest.known.read().unwrap_or_else(PoisonError::into_inner).len();
-        let missed = std::mem::take(&mut *self.missed.lock().unwrap_or_else(PoisonError::into_inner));
-        (missed.len(), known)
+        (self.missed.lock().unwrap_or_else(PoisonError::into_inner).len(), known)
     }
 
-    /// Ages what was counted, and looks which are hottest now, hottest first.
+    /// Begins to count misses anew.
+    pub(super) fn forgive_misses(&self) {
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Ages what was counted, and looks which are surely hot now, the hottest first.
     pub(super) fn rank(&self, now: i64) -> Vec<HotKey<K>> {
         let mut sketch = self.sketch();
         sketch.age(now);
         let ranked = sketch.hottest(self.most, now);
+        let span = sketch.span_s(now);
         drop(sketch);
-        let hashes = ranked.iter().map(|hot| self.hash(&hot.encoded)).collect();
+        let is_hot =
+            |hot: &HotKey<K>| (hot.reads_per_second - hot.error) * span / span.max(SHORTEST_SPAN_S) >= HOT_A_SECOND;
+        let hot: Vec<HotKey<K>> = ranked.into_iter().filter(is_hot).collect();
+        let hashes = hot.iter().map(|hot| self.hash(&hot.encoded)).collect();
         *self.hottest.known.write().unwrap_or_else(PoisonError::into_inner) = hashes;
-        ranked
+        hot
     }
 
     /// The hottest as they were counted so far.
@@ -171,10 +184,5 @@ impl<K: Clone> Hot<K> {
     /// Pins the copies of these keys, and no others.
     pub(super) fn pin<'a>(&self, keys: impl Iterator<Item = &'a Bytes>) {
         self.hottest.pin(keys.map(|key| self.hash(key)).collect());
-    }
-
-    /// Over how many seconds reads were counted, as their halving sees it.
-    pub(super) fn span_s(&self, now: i64) -> f64 {
-        self.sketch().span_s(now)
     }
 }

@@ -5,8 +5,9 @@
 //!
 //! (The crate heavykeeper 0.6 neither ages nor bounds its error nor the bytes of its keys.)
 //!
-//! Memory, for the default of 1,000 hot keys: 2,000 counters of 56 bytes and their index of 16 to 32, 8,192 shared counts of
-//! 8 bytes, and 256 KiB of keys at most, which only hot ones have: less than 512 KiB a cache, however many keys are read.
+//! Memory, for the default of 1,000 hot keys: 2,000 counters of some 70 bytes and their index of 32, 8,192 shared counts of
+//! 8 bytes, and 256 KiB of encoded keys at most, which only hot ones have, and the same as they are in the program: less than
+//! 1 MiB a cache, however many keys are read.
 
 use bytes::Bytes;
 use tidegate_core::Map;
@@ -19,6 +20,8 @@ const SLOTS_A_KEY: usize = 2;
 const CELLS_A_KEY: usize = 8;
 /// Most bytes of encoded keys.
 const MOST_NAMED: usize = 256 << 10;
+/// What was counted less often may have been read once, and is not said to be hot.
+const SEEN: u32 = 2;
 /// The hottest of what was saved counts as so many reads.
 const SEED: u64 = 16;
 
@@ -30,6 +33,8 @@ struct Slot<K> {
     over: u64,
     /// Its place in the heap.
     place: u32,
+    /// How often it was counted since it has the slot.
+    seen: u32,
     name: Option<(Bytes, K)>,
 }
 
@@ -81,13 +86,14 @@ impl<K: Clone> Sketch<K> {
         if let Some(&at) = self.by_hash.get(&hash) {
             let slot = &mut self.slots[at as usize];
             slot.count = slot.count.saturating_add(weight);
+            slot.seen = slot.seen.saturating_add(1);
             let place = slot.place;
             self.sink(place as usize);
             return self.name(at, name);
         }
         if self.slots.len() < self.capacity() {
             let at = self.slots.len() as u32;
-            self.slots.push(Slot { hash, count: weight, over: 0, place: at, name: None });
+            self.slots.push(Slot { hash, count: weight, over: 0, place: at, seen: 1, name: None });
             self.by_hash.insert(hash, at);
             self.heap.push(at);
             self.rise(at as usize);
@@ -108,7 +114,7 @@ impl<K: Clone> Sketch<K> {
         if let Some((bytes, _)) = slot.name.take() {
             self.named -= bytes.len();
         }
-        (slot.hash, slot.count, slot.over) = (hash, count, shared);
+        (slot.hash, slot.count, slot.over, slot.seen) = (hash, count, shared, 1);
         let gone_to = self.cell(gone);
         self.cells[gone_to] = self.cells[gone_to].max(kept);
         self.by_hash.remove(&gone);
@@ -125,7 +131,8 @@ impl<K: Clone> Sketch<K> {
         let weight = SEED.saturating_sub(SEED * rank as u64 / self.most.max(1) as u64).max(1);
         self.count(hash, weight, name);
         if let Some(&at) = self.by_hash.get(&hash) {
-            self.slots[at as usize].over = weight;
+            let slot = &mut self.slots[at as usize];
+            (slot.over, slot.seen) = (weight, SEEN);
         }
     }
 
@@ -234,7 +241,8 @@ impl<K: Clone> Sketch<K> {
 
     /// Up to `most` keys, the hottest first.
     pub(super) fn hottest(&self, most: usize, now: i64) -> Vec<HotKey<K>> {
-        let mut slots: Vec<&Slot<K>> = self.slots.iter().filter(|slot| slot.name.is_some()).collect();
+        let known = |slot: &&Slot<K>| slot.name.is_some() && slot.seen >= SEEN;
+        let mut slots: Vec<&Slot<K>> = self.slots.iter().filter(known).collect();
         slots.sort_unstable_by(|a, b| b.count.cmp(&a.count).then(a.over.cmp(&b.over)));
         slots.truncate(most);
         let span = self.span_s(now);
@@ -343,7 +351,9 @@ mod tests {
         assert_eq!(order, [2, 1]);
         sketch.age(20 * HALF_LIFE_MS);
         assert_eq!((sketch.hottest(10, 0).len(), sketch.size()), (0, (0, 0, 0)));
-        count(&mut sketch, 3, 5);
+        count(&mut sketch, 3, 2);
+        assert!(sketch.hottest(10, 20 * HALF_LIFE_MS + 1_000).is_empty(), "read once");
+        count(&mut sketch, 3, 3);
         let hottest = sketch.hottest(10, 20 * HALF_LIFE_MS + 1_000);
         assert_eq!((hottest[0].key, hottest[0].reads_per_second), (3, 5.0));
     }
