@@ -143,11 +143,11 @@ impl Keys {
         format!("tg:{}:c:{namespace}:{{:*", self.name).into_bytes()
     }
 
-    /// What every key of the cache under this name looks like, whatever its type.
+    /// What every key under this name looks like.
     #[cfg(feature = "ceiling")]
     pub(crate) fn everything(&self) -> Vec<u8> {
-        // Behind the name stands a colon or, in its own braces, their end; before it `tg:` or `{tg:`.
-        format!("*tg:{}:c*", self.name).into_bytes()
+        // Behind the name stands a colon, or the end of the braces that begin before it.
+        format!("*tg:{}[:}}]*", self.name).into_bytes()
     }
 
     pub(crate) fn tag_counter(&self, namespace: &str, tag: u64) -> Vec<u8> {

@@ -11,14 +11,13 @@ fn lines(run: &Run) -> Vec<Value> {
 
 #[test]
 fn it_measures_on_a_private_redis_and_prints_a_figure_a_line() {
-    let measured =
-        run(&["bench", "cache", "--json", "--scale", "0.01", "--only", "local,expiry,jitter"]).expect(0, &[]);
+    let measured = run(&["bench", "cache", "--json", "--scale", "0.01", "--only", "many,expiry"]).expect(0, &[]);
     let lines = lines(&measured);
     let (machine, figures) = lines.split_first().expect("a line about the machine");
     for field in ["cpu", "cores", "tidegate", "build", "redis", "date"] {
         assert!(!machine[field].is_null(), "{field}: {machine}");
     }
-    assert_eq!(figures.len(), 5, "{measured:?}");
+    assert_eq!(figures.len(), 3, "{measured:?}");
     for figure in figures {
         assert!(figure["bench"] == "cache" && figure["what"].is_string() && figure["unit"].is_string(), "{figure}");
         assert!(figure["rate"].as_f64().is_some_and(|rate| rate > 0.0), "{figure}");
@@ -33,10 +32,9 @@ fn it_measures_on_a_private_redis_and_prints_a_figure_a_line() {
 fn on_a_server_that_is_not_its_own_it_clears_up_after_itself() {
     let redis = Redis::start();
     redis.tell(&["SET", "tg:shop:c:products:{:x}:0", "somebody else's"]);
-    let args =
-        ["bench", "cache", "--json", "--scale", "0.01", "--only", "store,frozen,jitter", "--redis", &redis.url()];
+    let args = ["bench", "cache", "--json", "--scale", "0.01", "--only", "store,frozen", "--redis", &redis.url()];
     let measured = run(&args).expect(0, &["left out: only a private Redis is frozen"]);
-    assert_eq!(lines(&measured).len(), 6, "{measured:?}");
+    assert_eq!(lines(&measured).len(), 5, "{measured:?}");
     assert_eq!(redis.tell(&["KEYS", "*"]), "tg:shop:c:products:{:x}:0");
 }
 

@@ -75,7 +75,7 @@ fn setup(bench: &Bench<'_>, namespace: &str) -> Setup {
 
 /// The key has expired: one loads, all wait for it.
 pub fn expiry(bench: &mut Bench<'_>) -> Result {
-    let rounds = bench.scaled(200, 10);
+    let rounds = bench.scaled(200, 3);
     let mut processes = start_all(PROCESSES, &setup(bench, "expiry"))?;
     crowd(&mut processes, CALLERS, soon_us())?;
     let (mut loads, mut most, mut errors, mut after) = (0, 0, 0, Record::new());
@@ -96,7 +96,7 @@ pub fn expiry(bench: &mut Bench<'_>) -> Result {
 
 /// The same with a value past its freshness: nobody waits.
 pub fn stale(bench: &mut Bench<'_>) -> Result {
-    let rounds = bench.scaled(200, 10);
+    let rounds = bench.scaled(200, 3);
     let mut processes = start_all(PROCESSES, &Setup { stale_ms: 60_000, ..setup(bench, "stale") })?;
     crowd(&mut processes, CALLERS, soon_us())?;
     let (mut loads, mut most, mut errors, mut waits) = (0, 0, 0, Record::new());
@@ -118,7 +118,7 @@ pub fn stale(bench: &mut Bench<'_>) -> Result {
 
 /// Loads fail: one for all processes in each back-off.
 pub fn failing(bench: &mut Bench<'_>) -> Result {
-    let rounds = bench.scaled(20, 5);
+    let rounds = bench.scaled(20, 3);
     let mut processes = start_all(PROCESSES, &Setup { fails: true, ..setup(bench, "failing") })?;
     let (mut loads, mut most, mut wrong, mut after, mut waited) = (0, 0, 0, Record::new(), Record::new());
     for round in 0..rounds {
