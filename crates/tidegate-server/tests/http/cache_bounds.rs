@@ -287,3 +287,90 @@ async fn nonsense_after_an_answer_is_still_told_as_a_problem() {
     }
     api.stop().await;
 }
+
+#[tokio::test]
+async fn no_nonsense_of_an_origin_is_a_fault_of_ours() {
+    let rounds: u64 = if std::env::var_os("TIDEGATE_TEST_LONG").is_some() { 5_000 } else { 400 };
+    // Sound answers with some of their bytes changed, cut or doubled, by a number that tells which.
+    let origin = Origin::start(|asked, _| {
+        let sound: [&[u8]; 4] = [
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 11\r\n\r\nhello world",
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n",
+            b"HTTP/1.1 302 Found\r\nlocation: /7\r\ncontent-length: 0\r\n\r\n",
+            b"HTTP/1.1 404 Not Found\r\ncontent-length: 4\r\n\r\nnone",
+        ];
+        let mut state = asked.path[1..].parse::<u64>().unwrap_or(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut next = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 33) as usize % below
+        };
+        let mut bytes = sound[next(4)].to_vec();
+        for _ in 0..next(4) {
+            let at = next(bytes.len());
+            match next(4) {
+                0 => bytes[at] = next(256) as u8,
+                1 => bytes.truncate(at.max(1)),
+                2 => bytes.extend_from_within(at..),
+                _ => drop(bytes.remove(at)),
+            }
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        Act::raw(bytes)
+    })
+    .await;
+    let mut items = namespace("items", &origin.url("/{key}"));
+    items.load_timeout = Duration::from_millis(500);
+    let api = Api::caching(vec![items]).await;
+    let mut seen = std::collections::BTreeMap::new();
+    for round in 0..rounds {
+        let reply = api.get(&format!("/v1/cache/items/{round}")).await;
+        if reply.status >= 400 {
+            reply.code();
+        }
+        *seen.entry(reply.status).or_insert(0_u64) += 1;
+    }
+    assert!(seen.keys().all(|status| [200, 404, 502, 504].contains(status)), "{seen:?}");
+    assert!([200, 404, 502].iter().all(|status| seen.contains_key(status)), "{seen:?}");
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn a_caller_that_hangs_up_takes_nothing_with_it() {
+    let origin = Origin::start(|_, _| Act::text("x").after(Duration::from_millis(300))).await;
+    let api = Api::caching(vec![namespace("items", &origin.url("/{key}"))]).await;
+    let mut caller = api.connect().await;
+    let request = format!("GET /v1/cache/items/x HTTP/1.1\r\nhost: {}\r\n\r\n", api.address);
+    caller.write_all(request.as_bytes()).await.expect("sent");
+    while origin.calls() == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(caller);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(api.get("/v1/cache/items/x").await.header("x-cache"), "hit-local");
+    assert_eq!(origin.calls(), 1);
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_an_origin_that_hangs() {
+    let origin = Origin::start(|_, _| Act::Silence).await;
+    let limits = Limits { stop_patience: Duration::from_millis(500), ..Limits::default() };
+    let mut api = Api::whole(Vec::new(), true, limits, vec![namespace("items", &origin.url("/{key}"))]).await;
+    let mut caller = api.connect().await;
+    let request = format!("GET /v1/cache/items/x HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", api.address);
+    caller.write_all(request.as_bytes()).await.expect("sent");
+    while origin.calls() == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let begun = Instant::now();
+    api.begin_stop();
+    let mut answer = Vec::new();
+    caller.read_to_end(&mut answer).await.expect("an answer");
+    assert_eq!(parse(&answer).code(), "stopping");
+    api.ended().await;
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}
