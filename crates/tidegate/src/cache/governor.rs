@@ -15,6 +15,9 @@ use super::ticks::Ticks;
 pub const MAX_WAITING_LOADS: usize = 10_000;
 /// Work that can wait looks for room so often.
 const SPARE_LOOK: Duration = Duration::from_millis(5);
+/// It takes a place in a rate so long before, or whatever looks for one less often than there are some would leave them
+/// unused. A miss waits so much longer at most.
+const SPARE_AHEAD: Duration = Duration::from_millis(20);
 const SHORTEST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
@@ -144,14 +147,19 @@ impl Gate {
         Ok((permit, place))
     }
 
-    /// A place for work that can wait: only if no miss waits and a quarter of the budget stays free for misses.
-    fn spare_place(&self) -> Option<(OwnedSemaphorePermit, Duration)> {
+    /// A place for work that can wait, and for how long it must: only if no miss waits and a quarter of the budget stays
+    /// free for misses.
+    fn spare_place(&self, ahead: Duration) -> Option<(OwnedSemaphorePermit, Duration, Duration)> {
         if self.waiting.load(Ordering::Relaxed) > 0 || self.permits.available_permits() <= self.budget / 4 {
             return None;
         }
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         let mut rate = self.rate();
-        (rate.admit(self.now(), Duration::ZERO) == Admission::Now).then(|| (permit, rate.place()))
+        match rate.admit(self.now(), ahead) {
+            Admission::Now => Some((permit, rate.place(), Duration::ZERO)),
+            Admission::After(pause) => Some((permit, rate.place(), pause)),
+            Admission::Overloaded(_) => None,
+        }
     }
 }
 
@@ -172,24 +180,33 @@ pub(super) async fn admit(gates: [&Arc<Gate>; 2], patience: Duration) -> Result<
 
 /// Leave to load for work that can wait, if there is room to spare.
 pub(super) fn admit_spare(gates: [&Arc<Gate>; 2]) -> Option<Permit> {
-    let mut permit = Permit::nested();
+    spare_soon(gates, Duration::ZERO).map(|(permit, _)| permit)
+}
+
+/// The same, and after which pause, at most `ahead`.
+fn spare_soon(gates: [&Arc<Gate>; 2], ahead: Duration) -> Option<(Permit, Duration)> {
+    let (mut permit, mut longest) = (Permit::nested(), Duration::ZERO);
     for gate in gates {
-        match gate.spare_place() {
-            Some((taken, place)) => permit.places.push((Arc::clone(gate), taken, place)),
+        match gate.spare_place(ahead) {
+            Some((taken, place, pause)) => {
+                permit.places.push((Arc::clone(gate), taken, place));
+                longest = longest.max(pause);
+            }
             None => {
                 permit.unused();
                 return None;
             }
         }
     }
-    Some(permit)
+    Some((permit, longest))
 }
 
 /// The same, waiting for room up to `patience`.
 pub(super) async fn admit_spare_within(gates: [&Arc<Gate>; 2], patience: Duration) -> Result<Permit, Duration> {
     let give_up = gates[0].now() + patience;
     loop {
-        if let Some(permit) = admit_spare(gates) {
+        if let Some((permit, pause)) = spare_soon(gates, SPARE_AHEAD) {
+            tokio::time::sleep(pause).await;
             return Ok(permit);
         }
         if gates[0].now() >= give_up {
