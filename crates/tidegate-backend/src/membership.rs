@@ -71,14 +71,14 @@ pub trait MembershipStore: Send + Sync {
     ) -> BoxFuture<'a, Result<()>>;
 
     /// Sets in up to [`MAX_BUCKETS_A_CALL`] buckets of a generation every bit that is set in these bytes, if `state` is
-    /// what is there, and counts `added` additions. A bucket that is lost stays lost.
+    /// what is there, and sets the count of its additions, if one is given. A bucket that is lost stays lost.
     fn merge<'a>(
         &'a self,
         namespace: &'a str,
         state: &'a [u8],
         generation: u64,
         buckets: &'a [(u32, Bytes)],
-        added: u64,
+        added: Option<u64>,
     ) -> BoxFuture<'a, Result<Agreed>>;
 
     /// Puts `new` in the place of `state` (nothing, if it is empty) for so long, if `state` is what is there, `leader` still

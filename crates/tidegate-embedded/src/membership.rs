@@ -155,7 +155,7 @@ impl EmbeddedMembership {
         state: &[u8],
         generation: u64,
         buckets: &[(u32, Bytes)],
-        added: u64,
+        added: Option<u64>,
     ) -> Result<Agreed> {
         check(buckets.len(), MAX_BUCKETS_A_CALL)?;
         self.agreed(namespace, state, |filter| {
@@ -164,7 +164,7 @@ impl EmbeddedMembership {
                 let Some(bucket) = held.bucket(*at) else { continue };
                 bucket.iter_mut().zip(bytes).for_each(|(own, new)| *own |= new);
             }
-            held.added += added;
+            held.added = added.unwrap_or(held.added);
             true
         })
     }
@@ -218,7 +218,7 @@ impl MembershipStore for EmbeddedMembership {
         state: &'a [u8],
         generation: u64,
         buckets: &'a [(u32, Bytes)],
-        added: u64,
+        added: Option<u64>,
     ) -> BoxFuture<'a, Result<Agreed>> {
         Box::pin(async move { self.merge_now(namespace, state, generation, buckets, added) })
     }

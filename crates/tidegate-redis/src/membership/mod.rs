@@ -3,7 +3,7 @@
 //!
 //! What a server calls itself is its replication id: a replica that takes a master's place has another, and so has a server
 //! after a restart. Both may lack what was acknowledged a moment before. In a Cluster it is asked of the node that holds the
-//! filter, in the same script that reads or writes it. A server without replicas takes another once an hour after the last
+//! filter, in the same script that reads or writes it; a filter that is moved to another node is built anew there. A server without replicas takes another once an hour after the last
 //! was seen, which costs a rebuild.
 //!
 //! Every key expires, and any of them may be evicted: a bucket is there as a whole or not at all.
@@ -17,7 +17,7 @@ use tidegate_backend::{BoxFuture, Error, ErrorKind, Result};
 use tidegate_core::cache::membership::BUCKET_BYTES;
 
 use crate::cache::RedisCache;
-use crate::connect::Call;
+use crate::connect::{self, Call};
 use crate::reply;
 use crate::scripts;
 
@@ -56,7 +56,14 @@ impl RedisCache {
         let keys = self.keys();
         let mut names = vec![keys.members_state(namespace), keys.members_count(namespace, generation)];
         names.extend(buckets.iter().map(|at| keys.members_bucket(namespace, generation, *at)));
-        let answer = self.connector().one(Call::script(&scripts::MEMBERSHIP_LOOK, names, Vec::new())).await?;
+        let answer = match self.connector().one(Call::script(&scripts::MEMBERSHIP_LOOK, names, Vec::new())).await {
+            // Of no use until they have arrived; the server is well.
+            Err(e) if connect::is_on_its_way(&e) => {
+                let (state, home) = (Bytes::new(), Bytes::from_static(b"on its way"));
+                return Ok(Held { state, home, added: 0, buckets: vec![None; buckets.len()] });
+            }
+            answer => answer?,
+        };
         let [home, state, added, found @ ..] = reply::list(&answer)? else { return Err(reply::strange(&answer)) };
         if found.len() != buckets.len() {
             return Err(reply::strange(&answer));
@@ -93,8 +100,9 @@ impl RedisCache {
             arguments.extend(group.offsets.iter().map(number));
         }
         match self.connector().one(Call::script(&scripts::MEMBERSHIP_ADD, names, arguments)).await {
-            Err(e) if e.kind() == ErrorKind::Corrupt => {
-                // Something of another type lies under our keys. Without a state nobody is refused, and it is built anew.
+            Err(e) if e.kind() == ErrorKind::Corrupt || connect::is_on_its_way(&e) => {
+                // Something of another type lies under our keys, or they are on their way to another node, which would not
+                // be believed there. Without a state nobody is refused, and it is built anew: no write has to wait.
                 self.connector().one(Call::plain("UNLINK", &keys.members_state(namespace), &[])).await?;
                 Ok(Agreed::Changed(Bytes::new()))
             }
@@ -135,14 +143,14 @@ impl MembershipStore for RedisCache {
         state: &'a [u8],
         generation: u64,
         buckets: &'a [(u32, Bytes)],
-        added: u64,
+        added: Option<u64>,
     ) -> BoxFuture<'a, Result<Agreed>> {
         Box::pin(async move {
             check(buckets.len(), MAX_BUCKETS_A_CALL)?;
             let keys = self.keys();
             let mut names = vec![keys.members_state(namespace), keys.members_count(namespace, generation)];
             names.push(keys.members_room(namespace));
-            let mut arguments = vec![state.to_vec(), number(added), number(BUCKET_BYTES)];
+            let mut arguments = vec![state.to_vec(), added.map_or_else(Vec::new, number), number(BUCKET_BYTES)];
             for (at, bytes) in buckets {
                 names.push(keys.members_bucket(namespace, generation, *at));
                 arguments.push(bytes.to_vec());

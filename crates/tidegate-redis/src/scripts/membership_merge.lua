@@ -1,6 +1,6 @@
 -- Sets the bits of whole buckets, if the state is what the caller believes. A bucket that is lost stays lost.
 -- KEYS[1]  state, KEYS[2] count of additions, KEYS[3] room for one bucket, KEYS[4..] buckets
--- ARGV[1]  the state that the caller believes in, ARGV[2] additions to count
+-- ARGV[1]  the state that the caller believes in, ARGV[2] how many additions it has then ('': as counted)
 -- ARGV[3]  bytes of a bucket
 -- ARGV[4..] the bits of each bucket
 -- returns  'H'; or 'C', the state
@@ -20,7 +20,7 @@ for i = 4, #KEYS do
   end
 end
 redis.call('UNLINK', room)
-if redis.call('EXISTS', count) == 1 then
-  redis.call('INCRBY', count, ARGV[2])
+if ARGV[2] ~= '' then
+  redis.call('SET', count, ARGV[2], 'XX', 'KEEPTTL')
 end
 return { 'H' }

@@ -109,6 +109,39 @@ async fn a_server_that_was_started_again_has_another_name() {
     assert_ne!(after.home, before.home);
 }
 
+/// While its keys are on their way to another node of a Cluster a filter refuses nobody, and no addition has to wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_filter_on_its_way_to_another_node_is_given_up() {
+    let cluster = Cluster::start(Engine::default(), false);
+    for moved in ["state", "1:0", "1:n"] {
+        let store = shelf::open(&cluster.url(), "way").await;
+        some_state(&store).await;
+        let before = store.look("ns", 1, &[0]).await.unwrap();
+        let slot = cluster.slot("{tg:way:m:ns}:state");
+        let from = cluster.owner(slot, 0).unwrap();
+        let to = (from + 1) % 3;
+        cluster.open_slot(slot, from, to);
+        cluster.move_key(&format!("{{tg:way:m:ns}}:{moved}"), from, to);
+        let during = store.look("ns", 1, &[0]).await.unwrap();
+        assert!(during.buckets[0].is_none() || during.state.is_empty(), "{moved}: {during:?}");
+        let mut state = before.state.clone();
+        for round in 0.. {
+            assert!(round < 5, "{moved}: nothing is agreed on");
+            let added = if state.is_empty() { Vec::new() } else { bits(&[1]).to_vec() };
+            match store.add("ns", &state, &added).await.unwrap() {
+                Agreed::Done => break,
+                Agreed::Changed(other) => state = other,
+            }
+        }
+        assert!(state.is_empty(), "{moved}");
+        cluster.move_slot_of(slot, from, to);
+        let after = store.look("ns", 1, &[]).await.unwrap();
+        assert_eq!(after.state.as_ref(), b"", "{moved}");
+        assert_ne!(after.home, before.home);
+        store.discard("ns", 1, 0..3).await.unwrap();
+    }
+}
+
 /// Every key ends by itself.
 #[tokio::test]
 async fn every_key_of_a_filter_expires() {
@@ -117,7 +150,7 @@ async fn every_key_of_a_filter_expires() {
     some_state(&store).await;
     assert_eq!(store.add("ns", b"one", &bits(&[1, 2])).await.unwrap(), Agreed::Done);
     let whole = [(1, bytes::Bytes::from(vec![7; 1_024]))];
-    assert_eq!(store.merge("ns", b"one", 1, &whole, 1).await.unwrap(), Agreed::Done);
+    assert_eq!(store.merge("ns", b"one", 1, &whole, Some(1)).await.unwrap(), Agreed::Done);
     assert!(store.lead("ns", 5, KEEP).await.unwrap());
     let keys = redis.tell(&["KEYS", "{tg:ends:m:ns}:*"]);
     let names: Vec<&str> = keys.split_whitespace().filter(|word| word.contains("tg:ends")).collect();

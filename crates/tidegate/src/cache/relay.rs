@@ -428,8 +428,10 @@ impl Hub {
         let mut arrived = Vec::with_capacity(entries.len());
         let mut notices = Vec::with_capacity(entries.len());
         for (entry, answer) in entries.iter().zip(answers) {
-            if answer.is_ok() && !unadded.contains(&entry.namespace) {
-                arrived.push(entry.id);
+            if answer.is_ok() {
+                if !unadded.contains(&entry.namespace) {
+                    arrived.push(entry.id);
+                }
                 let (namespace, key) = (Arc::clone(&entry.namespace), entry.key.clone());
                 notices.push(CacheNotice::Invalidated { namespace, key });
             }

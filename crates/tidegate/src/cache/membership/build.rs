@@ -379,19 +379,20 @@ impl<'a> Builder<'a> {
     async fn merge(&self, site: &Site, members: &Members, distinct: u64) -> Result<(), Failed> {
         let register = self.register;
         let id = site.generation.id;
-        let mut left = distinct;
+        let buckets = site.generation.shape.buckets;
         for part in calls(site.generation.shape) {
+            // What was added before is in the reading, or is not much: ids that changed meanwhile would count twice.
+            let added = (part.end == buckets).then_some(distinct);
             let bits: Vec<(u32, Bytes)> = part.filter_map(|at| Some((at, Bytes::from(members.bytes(at)?)))).collect();
             let mut known = register.known();
             let mut rounds = 0;
-            while register.store().merge(&register.namespace, &known.bytes, id, &bits, left).await? != Agreed::Done {
+            while register.store().merge(&register.namespace, &known.bytes, id, &bits, added).await? != Agreed::Done {
                 known = register.learn_from(&register.store().look(&register.namespace, 0, &[]).await?);
                 rounds += 1;
                 if !self.is_built(&known, id) || rounds == MAX_ROUNDS {
                     return Err(Failed::Overtaken);
                 }
             }
-            left = 0;
         }
         Ok(())
     }
