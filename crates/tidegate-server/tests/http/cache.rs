@@ -371,7 +371,7 @@ async fn an_older_value_is_served_instead_of_a_failure() {
     let mut items = namespace("items", &origin.url("/{key}"));
     items.fresh_for = Ttl::millis::<300>();
     items.stale_for = Some(Ttl::seconds::<60>());
-    items.load_timeout = Duration::from_millis(400);
+    items.load_timeout = Duration::from_secs(2);
     items.early_refresh = 0.0;
     let api = Api::caching(vec![items]).await;
     let path = "/v1/cache/items/x";
@@ -383,7 +383,7 @@ async fn an_older_value_is_served_instead_of_a_failure() {
             let begun = Instant::now();
             let reply = api.get(&format!("{path}{query}")).await;
             assert_eq!((told(&reply), &*reply.body), ((200, "stale", String::new()), &b"v1"[..]), "{query}");
-            assert!(begun.elapsed() < Duration::from_millis(300), "nobody waits: {:?}", begun.elapsed());
+            assert!(begun.elapsed() < Duration::from_secs(1), "nobody waits: {:?}", begun.elapsed());
         }
     }
     // Gone with the delete: then the failure is told.

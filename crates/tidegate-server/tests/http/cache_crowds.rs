@@ -98,8 +98,8 @@ async fn a_flood_of_unknown_keys_reaches_the_origin_as_far_as_the_rate_lets_it()
     let seconds = begun.elapsed().as_secs_f64();
     let most = (seconds * RATE as f64).ceil() as u64 + RATE / 4;
     assert_eq!(absent + refused + late, keys);
-    // This machine is busy.
-    assert!(late <= absent, "{late} of {absent}");
+    // This machine is busy: some calls are too late.
+    assert!(absent + late <= most, "{absent} and {late}");
     assert!(origin.calls() <= most, "{} calls in {seconds:.1} s", origin.calls());
     assert!(refused > keys / 2, "{refused} of {keys}");
     let grown = resident().saturating_sub(before);
