@@ -47,12 +47,10 @@ pub use tidegate_core as core;
 /// The bare insert loop that `tidegate bench orders` prints as its ceiling.
 #[cfg(feature = "ceiling")]
 pub use tidegate_embedded::sqlite::ceiling;
-/// The cache's map by itself, which `tidegate bench cache` prints as the ceiling of a hit in process; and with `redis` the
-/// client by itself.
-#[cfg(all(feature = "ceiling", feature = "cache"))]
+/// The cache's map by itself and the client by itself, which `tidegate bench cache` prints as the ceilings of hits.
+#[cfg(feature = "ceiling")]
 pub mod bare_cache {
     pub use crate::cache::ceiling::BareMap;
-    #[cfg(feature = "redis")]
     pub use tidegate_redis::BareReads;
 }
 /// What the bench needs on a database server: databases of its own, and what it compares with.

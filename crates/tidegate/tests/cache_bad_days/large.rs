@@ -95,7 +95,7 @@ async fn a_million_distinct_failing_keys_leave_nothing_behind() {
     let caches = Caches::builder(store(&redis.url()).await).load_budget(WIDTH as usize).start().unwrap();
     let cache = caches.cache("t").keep_floor(Ttl::seconds::<1>());
     let cache: Cache<u64, u64> = cache.loader(|_: u64, _| async move { Err::<Loaded<u64>, _>(Down) }).unwrap();
-    let keys = scaled(60_000, 1_000_000);
+    let keys = scaled(40_000, 1_000_000);
     let fail = async |from: u64, to: u64| {
         for first in (from..to).step_by(WIDTH as usize) {
             let mut readers = tokio::task::JoinSet::new();
