@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -23,6 +22,8 @@ use crate::runtime;
 const BATCH: usize = 1_000;
 /// Keys of the wide case.
 const WIDE: usize = 100_000;
+/// From a key to the next, prime.
+const STRIDE: usize = 7_919;
 /// Keys in Redis.
 const STORED: usize = 1_000;
 /// Keys of a page.
@@ -127,17 +128,17 @@ async fn local_batches(
     let map = BareMap::new(2 * WIDE);
     let encoded: std::result::Result<Vec<_>, _> = keys.iter().map(Key::encode).collect();
     let encoded: Vec<Box<[u8]>> = encoded.map_err(broken)?.iter().map(|key| key.as_bytes().into()).collect();
-    for (key, bytes) in keys.iter().zip(&encoded) {
-        map.insert(bytes, Arc::new(product(*key)));
-    }
-    for part in keys.chunks(BATCH) {
-        for read in cache.get_many(part).await {
-            read.map_err(broken)?;
+    for (part, encoded) in keys.chunks(BATCH).zip(encoded.chunks(BATCH)) {
+        for (read, bytes) in cache.get_many(part).await.into_iter().zip(encoded) {
+            // The very same values: where they lie in memory matters.
+            let value = read.map_err(broken)?.value.ok_or_else(|| broken("a row is missing"))?;
+            map.insert(bytes, value);
         }
     }
     let (mut bare, mut ours) = (Vec::with_capacity(batches), Vec::with_capacity(batches));
     for batch in 0..batches {
-        let of = |n: usize| (batch * BATCH + n) % keys.len();
+        // One after the other is far from each other: no order of theirs is that of the memory.
+        let of = |n: usize| (batch * BATCH + n) * STRIDE % keys.len();
         let began = Instant::now();
         for n in 0..BATCH {
             drop(black_box(map.get(&encoded[of(n)])));
