@@ -84,16 +84,16 @@ async fn a_flood_of_unknown_skus_does_not_reach_the_ledger() {
 /// How many of so many unknown SKUs were looked up.
 async fn ask_for_unknown(address: std::net::SocketAddr, who: usize, count: usize) -> usize {
     use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
-    let (from, mut to) = tokio::net::TcpStream::connect(address).await.unwrap().into_split();
+    let (from, mut to) = tokio::net::TcpStream::connect(address).await.expect("it listens").into_split();
     let mut from = tokio::io::BufReader::new(from);
     let mut loaded = 0;
     for n in 0..count {
         let request = format!("GET /v1/products/unknown-{who}-{n} HTTP/1.1\r\nhost: {address}\r\n\r\n");
-        to.write_all(request.as_bytes()).await.unwrap();
+        to.write_all(request.as_bytes()).await.expect("it is sent");
         let (mut length, mut first) = (0, true);
         loop {
             let mut line = String::new();
-            from.read_line(&mut line).await.unwrap();
+            from.read_line(&mut line).await.expect("a line");
             let line = line.trim_end().to_ascii_lowercase();
             assert!(!first || line.contains(" 404 "), "{line}");
             first = false;
@@ -102,11 +102,11 @@ async fn ask_for_unknown(address: std::net::SocketAddr, who: usize, count: usize
             }
             loaded += usize::from(line == "x-cache: miss");
             if let Some(bytes) = line.strip_prefix("content-length: ") {
-                length = bytes.parse().unwrap();
+                length = bytes.parse().expect("a length");
             }
         }
         let mut body = vec![0; length];
-        from.read_exact(&mut body).await.unwrap();
+        from.read_exact(&mut body).await.expect("the body");
     }
     loaded
 }
