@@ -53,6 +53,33 @@ use super::errors::CacheError;
 use super::handle::{Cache, encoded};
 
 /// The membership filter of a cache: how it is kept.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use tidegate::cache::{Caches, EmbeddedCache, EmbeddedCacheOptions, LoadContext, Loaded, Membership, Source};
+///
+/// /// Stands for `SELECT id FROM users WHERE id > ? ORDER BY id LIMIT 1000`.
+/// async fn ids_after(after: Option<u64>) -> Result<Vec<u64>, std::io::Error> {
+///     Ok((1..=5_000).filter(|id| after.is_none_or(|after| *id > after)).take(1_000).collect())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let caches = Caches::builder(Arc::new(EmbeddedCache::open(EmbeddedCacheOptions::default())?)).start()?;
+/// let users = caches
+///     .cache::<u64, String>("users")
+///     .membership(Membership::of(ids_after).settle(Duration::ZERO))
+///     .loader(|id: u64, _: LoadContext| async move { Ok::<_, std::io::Error>(Loaded::value(format!("user {id}"))) })?;
+/// let filter = users.membership().expect("it was built with one");
+/// filter.rebuild().await?; // it is built at the start by itself, too
+/// assert_eq!(users.get(&7_000_000).await?.source, Source::Filter);
+/// filter.add(&7_000_000).await?; // before the commit of a new row
+/// assert_eq!(users.get(&7_000_000).await?.source, Source::Load);
+/// # caches.close().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Membership<K> {
     plan: Plan,
@@ -264,8 +291,8 @@ where
         Ok(())
     }
 
-    /// Builds a new generation now, from a reading of the source that begins after this call, and returns once it is
-    /// current. If another process builds, it is waited for first.
+    /// Builds a new generation now, from a reading of the source that begins after this call ([`Membership::settle`] after it),
+    /// and returns once it is current. If another process builds, it is waited for first.
     ///
     /// # Errors
     /// [`CacheError::Configuration`]: there is no source. [`CacheError::Load`]: the source failed; [`CacheError::Store`]: the
