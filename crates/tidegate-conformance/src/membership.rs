@@ -318,7 +318,7 @@ pub async fn many_at_once_and_no_more(open: Open<'_>) {
     }
     let whole: Vec<(u32, Bytes)> = buckets.iter().map(|at| (*at, Bytes::from(vec![1; BUCKET_BYTES]))).collect();
     assert_eq!(s.store().merge(NS, &state.bytes(), 1, &whole, None).await.expect("the store answers"), Agreed::Done);
-    assert_eq!(s.look(1, &[255]).await.buckets[0].as_ref().map(|bucket| bucket[1_023] & 1), Some(1));
+    assert_eq!(s.look(1, &[255]).await.buckets[0].as_ref().map(|bucket| bucket[BUCKET_BYTES - 1] & 1), Some(1));
 
     let more: Vec<u32> = (0..=most).collect();
     assert!(s.store().look(NS, 1, &more).await.is_err());

@@ -22,8 +22,9 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 
 use crate::Millis;
 
-/// Bytes of a bucket: small enough to be sent for one question, large enough that buckets fill evenly.
-pub const BUCKET_BYTES: usize = 1 << 10;
+/// Bytes of a bucket: small enough to be sent for one question, large enough that buckets fill evenly; with what Redis puts
+/// around a string it fits the 1,024 bytes that an allocator gives.
+pub const BUCKET_BYTES: usize = 1_016;
 const BUCKET_BITS: usize = BUCKET_BYTES * 8;
 const BUCKET_WORDS: usize = BUCKET_BYTES / 8;
 /// Fewest ids that a filter is made for.

@@ -149,7 +149,7 @@ async fn every_key_of_a_filter_expires() {
     let store = shelf::open(&redis.url(), "ends").await;
     some_state(&store).await;
     assert_eq!(store.add("ns", b"one", &bits(&[1, 2])).await.unwrap(), Agreed::Done);
-    let whole = [(1, bytes::Bytes::from(vec![7; 1_024]))];
+    let whole = [(1, bytes::Bytes::from(vec![7; 1_016]))];
     assert_eq!(store.merge("ns", b"one", 1, &whole, Some(1)).await.unwrap(), Agreed::Done);
     assert!(store.lead("ns", 5, KEEP).await.unwrap());
     let keys = redis.tell(&["KEYS", "{tg:ends:m:ns}:*"]);

@@ -136,7 +136,7 @@ async fn a_lost_bucket_lets_through() {
         let (builder, reader) = (table.cache(&world[0]), table.cache_with(&world[1], table.mutant(mutant)));
         let built = complete(&builder).await;
         complete(&reader).await;
-        for bucket in 0..built.bytes as u32 / 1_024 {
+        for bucket in 0..built.bytes as u32 / 1_016 {
             store.members().evict(NS, built.generation, bucket);
         }
         builder.membership().unwrap().add(&1).await.unwrap();
