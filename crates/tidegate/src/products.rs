@@ -193,6 +193,10 @@ impl Products {
             Some(life) if hears => builder.local_for(life),
             _ => builder.no_local(),
         };
+        if !hears {
+            // Nothing is kept that could be warmed.
+            builder = builder.hot_keys(0);
+        }
         if hears && caches.keep_membership() {
             builder = builder.membership(membership(&ledger, options));
         }
