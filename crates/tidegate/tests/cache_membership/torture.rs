@@ -12,6 +12,8 @@ use tidegate_backend::BoxFuture;
 use super::common::*;
 
 /// The longest time from an addition to its commit.
+/// A mutant is caught within a second or so; on a machine that is very busy it may take longer.
+const MUTANT_TIME: Duration = Duration::from_secs(120);
 const SETTLE: Duration = Duration::from_millis(60);
 
 /// What happens to a store while it is tortured; another thing each time.
@@ -249,18 +251,18 @@ async fn nobody_who_exists_is_refused() {
 /// Without the wait an id that was added before a generation and committed after its reading is missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_builder_that_does_not_wait_is_caught() {
-    let tally = torture(in_memory(Duration::ZERO, None, Duration::from_secs(30))).await;
+    let tally = torture(in_memory(Duration::ZERO, None, MUTANT_TIME)).await;
     assert!(!tally.wrong.is_empty(), "{tally:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_builder_that_reads_before_it_registers_is_caught() {
-    let tally = torture(in_memory(SETTLE, Some(Mutant::ReadsFirst), Duration::from_secs(30))).await;
+    let tally = torture(in_memory(SETTLE, Some(Mutant::ReadsFirst), MUTANT_TIME)).await;
     assert!(!tally.wrong.is_empty(), "{tally:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_takes_lost_for_empty_is_caught() {
-    let tally = torture(in_memory(SETTLE, Some(Mutant::MissingIsEmpty), Duration::from_secs(30))).await;
+    let tally = torture(in_memory(SETTLE, Some(Mutant::MissingIsEmpty), MUTANT_TIME)).await;
     assert!(!tally.wrong.is_empty(), "{tally:?}");
 }
