@@ -11,9 +11,9 @@ use tidegate_backend::BoxFuture;
 
 use super::common::*;
 
-/// The longest time from an addition to its commit.
 /// A mutant is caught within a second or so; on a machine that is very busy it may take longer.
 const MUTANT_TIME: Duration = Duration::from_secs(120);
+/// The longest time from an addition to its commit.
 const SETTLE: Duration = Duration::from_millis(60);
 
 /// What happens to a store while it is tortured; another thing each time.
