@@ -107,11 +107,7 @@ where
     /// Waits for a flight; if that came to nothing for this reader, it goes on by itself.
     async fn finish(self: &Arc<Self>, key: &K, bytes: Bytes, mut landing: Landing<V>, asked: u64) -> Answer<V> {
         let landed = self.wait(&mut landing, &bytes, How::BOUNDED).await;
-        let answer = match landed {
-            Err(error) => Some(Err(error)),
-            Ok(landed) => landed.and_then(|landed| self.take(landed, asked, How::BOUNDED)),
-        };
-        match answer {
+        match landed.and_then(|landed| self.take(landed, asked, How::BOUNDED)) {
             Some(Ok(read)) => Ok(read),
             Some(Err(error)) => self.rescue(&bytes, error),
             None => {

@@ -249,8 +249,7 @@ where
                 self.hot.missed(bytes);
             }
             let mut landing = self.start(key, bytes, want, None, chain::current());
-            let landed = self.wait(&mut landing, bytes, how).await?;
-            let Some(landed) = landed else {
+            let Some(landed) = self.wait(&mut landing, bytes, how).await else {
                 if let Some((_, read)) = self.fallback(bytes) {
                     return Ok(Some(read));
                 }
@@ -298,31 +297,21 @@ where
     }
 
     /// Waits for a flight; a reader with an older value only for so long (`None`).
-    pub(super) async fn wait(
-        &self,
-        landing: &mut Landing<V>,
-        bytes: &Bytes,
-        how: How,
-    ) -> Result<Option<Landed<V>>, CacheError> {
-        let mut soft = !how.strong && !how.forced && self.fallback_exists(bytes);
-        let mut stop = self.hub.stop.subscribe();
-        loop {
-            tokio::select! {
-                biased;
-                landed = landing.wait_for(Option::is_some) => {
-                    return match landed {
-                        Ok(landed) => Ok(landed.clone()),
-                        Err(_) => Ok(Some(Landed::again())),
-                    };
-                }
-                _ = stop.wait_for(|stopped| *stopped) => return Err(CacheError::Stopping),
-                () = tokio::time::sleep(self.knobs.soft_timeout), if soft => {
-                    if self.fallback_exists(bytes) {
-                        return Ok(None);
-                    }
-                    soft = false;
-                }
+    pub(super) async fn wait(&self, landing: &mut Landing<V>, bytes: &Bytes, how: How) -> Option<Landed<V>> {
+        // A flight lands whatever happens, also when the cache is closed: nothing else needs to be listened to. Thousands
+        // may wait here, so each does as little as it can.
+        if !how.strong && !how.forced && self.fallback_exists(bytes) {
+            let soon = tokio::time::timeout(self.knobs.soft_timeout, landing.wait_for(Option::is_some)).await;
+            match soon {
+                Ok(Ok(landed)) => return landed.clone(),
+                Ok(Err(_)) => return Some(Landed::again()),
+                Err(_) if self.fallback_exists(bytes) => return None,
+                Err(_) => {}
             }
+        }
+        match landing.wait_for(Option::is_some).await {
+            Ok(landed) => landed.clone(),
+            Err(_) => Some(Landed::again()),
         }
     }
 
