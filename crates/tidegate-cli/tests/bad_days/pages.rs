@@ -81,6 +81,59 @@ fn pages_are_answered_while_redis_is_away() {
     }
 }
 
+/// What a node has committed its own readers see at once, whether Redis answers or not, and still when it answers again and
+/// has what it had.
+#[test]
+fn a_node_sees_its_own_changes_while_redis_is_frozen_and_right_after() {
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    let shop = Shop::open(postgres.database(), redis.url(), 2);
+    let [a, b] = [0, 1].map(|node| shop.api(node).clone());
+    let page = |sku: &str, query: &str| a.get(&format!("/v1/products/{sku}{query}")).expect("an answer");
+    // Absences and pages that Redis, and both processes, remember.
+    let new: Vec<String> = (0..30).map(|n| format!("new-{n}")).collect();
+    for sku in &new {
+        for api in [&a, &b] {
+            assert_eq!(api.get(&format!("/v1/products/{sku}")).expect("an answer").status, 404);
+        }
+    }
+    set_price(&a, 1);
+    assert_eq!((price(&a, ""), price(&b, "")), (1, 1));
+    redis.freeze();
+    for sku in &new[..3] {
+        assert_eq!(page(sku, "").status, 404);
+        let put = a.put(&format!("/v1/skus/{sku}"), &json!({"on_hand": 1})).expect("an answer");
+        assert_eq!((put.status, put.header("x-cache-invalidation")), (201, "pending"), "{put:?}");
+        assert_eq!((page(sku, "").status, page(sku, "?read=strong").status), (200, 200), "{sku}");
+    }
+    assert_eq!(set_price(&a, 2), "pending");
+    assert_eq!((price(&a, ""), price(&a, "?read=strong")), (2, 2));
+    // Written while Redis is away, and read at the very moment it is back.
+    std::thread::scope(|threads| {
+        for sku in &new[3..] {
+            let a = a.clone();
+            threads.spawn(move || {
+                let put = a.put(&format!("/v1/skus/{sku}"), &json!({"on_hand": 1})).expect("an answer");
+                assert_eq!(put.status, 201, "{put:?}");
+            });
+        }
+    });
+    assert_eq!(set_price(&a, 3), "pending");
+    redis.thaw();
+    let thawed = Instant::now();
+    while thawed.elapsed() < Duration::from_secs(2) {
+        for (at, sku) in new.iter().enumerate() {
+            let query = if at % 2 == 0 { "" } else { "?read=strong" };
+            let seen = page(sku, query);
+            assert_eq!(seen.status, 200, "{sku}{query} {:?} after the thaw: {seen:?}", thawed.elapsed());
+        }
+        assert_eq!((price(&a, ""), price(&a, "?read=strong")), (3, 3));
+    }
+    for sku in &new {
+        assert_eq!(b.get(&format!("/v1/products/{sku}")).expect("an answer").status, 200, "{sku}");
+    }
+    assert_eq!(price(&b, ""), 3);
+}
+
 #[test]
 fn the_settings_of_the_cache_are_taken() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -88,7 +141,8 @@ fn the_settings_of_the_cache_are_taken() {
         .env("TIDEGATE_CACHE_PRODUCTS_LOCAL_FOR", "off")
         .env("TIDEGATE_CACHE_PRODUCTS_ABSENT_FOR", "off")
         .env("TIDEGATE_CACHE_PRODUCTS_FRESH_FOR", "100ms")
-        .env("TIDEGATE_CACHE_PRODUCTS_STALE_FOR", "off");
+        .env("TIDEGATE_CACHE_PRODUCTS_STALE_FOR", "off")
+        .env("TIDEGATE_CACHE_PRODUCTS_MEMBERSHIP", "0");
     let server = start.ready();
     let api = Api::new(server.address);
     api.sku("x", 1);

@@ -33,7 +33,7 @@ fn room(info: &str) {
         TOLD.call_once(|| {
             tracing::warn!(
                 "the cache's server evicts nothing: once its memory is full it refuses to write. Set `maxmemory` and \
-                 `maxmemory-policy allkeys-lru`, or volatile-lru where it holds Tidegate's deadlines too"
+                 `maxmemory-policy volatile-lru`; allkeys-lru only where it holds the cache alone, since it would delete deadlines"
             );
         });
     }

@@ -180,6 +180,9 @@ pub fn check_namespace_name(name: &str) -> Result<(), String> {
     if !(1..=64).contains(&name.len()) || !name.bytes().all(good) {
         return Err("must be 1 to 64 of a-z 0-9 . _ -".to_owned());
     }
+    if name == "." || name == ".." {
+        return Err("must not be . or .., which clients take out of paths".to_owned());
+    }
     if name == PRODUCTS || name.starts_with("tidegate") {
         return Err("is the name of a cache of Tidegate's own; take another (not products, not tidegate..)".to_owned());
     }
@@ -194,6 +197,8 @@ mod tests {
     fn names_and_headers_are_checked() {
         for (name, good) in [
             ("items", true),
+            (".", false),
+            ("..", false),
             ("a.b_c-9", true),
             ("", false),
             ("Items", false),

@@ -90,12 +90,13 @@ where
     /// Takes out what the membership filter refuses; whose places it is.
     async fn refuse_of(&self, missing: &mut Vec<(usize, Bytes, Hint)>) -> Vec<usize> {
         let Some(register) = &self.register else { return Vec::new() };
-        let open = missing.iter().filter(|(_, _, hint)| hint.is_open());
+        let open = missing.iter().filter(|(_, bytes, hint)| self.may_refuse(bytes, hint));
         let ids: Vec<Bytes> = open.map(|(_, bytes, _)| bytes.clone()).collect();
         let mut answers = register.refuse_many(&ids).await.into_iter();
         let mut refused = Vec::new();
-        missing.retain(|(at, _, hint)| {
-            let is_refused = hint.is_open() && answers.next().unwrap_or(false);
+        let mut asked = ids.iter().peekable();
+        missing.retain(|(at, bytes, _)| {
+            let is_refused = asked.next_if(|id| *id == bytes).is_some() && answers.next().unwrap_or(false);
             if is_refused {
                 refused.push(*at);
             }

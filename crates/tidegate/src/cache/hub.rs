@@ -38,6 +38,10 @@ const CLOSING: Duration = Duration::from_secs(5);
 pub(super) trait Space: Send + Sync {
     /// A notice about this namespace.
     fn hear(&self, notice: &CacheNotice);
+    /// This process has committed what makes `key` old, and the store does not know it yet.
+    fn owe(&self, key: &Bytes);
+    /// Now it does.
+    fn paid(&self, key: &[u8]);
     /// Its membership filter.
     fn register(&self) -> Option<Arc<Register>>;
     /// Notices were missed.

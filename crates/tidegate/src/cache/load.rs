@@ -176,10 +176,16 @@ where
                     }
                 }
                 Hint::Remove => {
-                    self.inner.metrics.counts.unreadable.one();
+                    let owed = self.inner.owed.in_store(&self.bytes);
+                    if owed.is_none() {
+                        self.inner.metrics.counts.unreadable.one();
+                    }
                     let remove = Op::Invalidate { floor: None, keep_floor_ms: 1 };
                     if self.inner.hub.store.apply(&self.cache_key, remove).await.is_err() {
                         return self.without_store(permit).await;
+                    }
+                    if let Some(number) = owed {
+                        self.inner.owed.removed(&self.bytes, number);
                     }
                     Hint::Nothing
                 }

@@ -9,6 +9,7 @@
 //! - `relay`: [`Relay`], what commits of a ledger make old is invalidated, whatever dies in between.
 //! - `hot`: which keys are read most; `warm`: what is done for them.
 //! - [`membership`]: ids that surely do not exist are not loaded.
+//! - `owed`: what this process has committed and the store does not know yet.
 //! - `flight`: one load a key and process; `load`, `attempt`: what it does; `chain`: loads within loads; `memory`: what
 //!   is remembered of keys that failed; `batch`: many keys at once.
 //!
@@ -44,6 +45,7 @@ mod local;
 pub mod membership;
 mod memory;
 mod metrics;
+mod owed;
 mod read;
 mod relay;
 mod space;

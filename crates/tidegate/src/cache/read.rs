@@ -262,11 +262,16 @@ where
         Err(CacheError::Overloaded { retry_after: AGAIN_AFTER })
     }
 
+    /// Whether the filter may be asked: nobody loads the id, and it is none that this process has just committed.
+    pub(super) fn may_refuse(&self, bytes: &Bytes, hint: &Hint) -> bool {
+        hint.is_open() && !self.owed.has(bytes)
+    }
+
     /// Whether the membership filter knows that there is no such id. Where something is stored, or somebody loads, it is not
     /// asked.
     async fn refuses(&self, bytes: &Bytes, hint: &Hint) -> bool {
         match &self.register {
-            Some(register) if hint.is_open() => register.refuses(bytes).await,
+            Some(register) if self.may_refuse(bytes, hint) => register.refuses(bytes).await,
             _ => false,
         }
     }

@@ -130,6 +130,10 @@ impl Relay {
                 state.overflowed = true;
                 break;
             }
+            // Before the commit is answered: reads of this process are exact from then on, whether the store answers or not.
+            if let Some(space) = self.0.hub.space(&entry.namespace) {
+                space.owe(&entry.key);
+            }
             state.open.insert(entry.id, (Arc::clone(&entry.namespace), entry.key.clone()));
             state.waiting.push_back(entry);
         }
@@ -253,6 +257,14 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn pay(&self, keys: &[(Arc<str>, Bytes)]) {
+        for (namespace, key) in keys {
+            if let Some(space) = self.hub.space(namespace) {
+                space.paid(key);
+            }
+        }
+    }
+
     fn is_settled(&self, namespace: &str, key: &[u8]) -> bool {
         let state = self.state();
         !state.overflowed && !state.open.values().any(|(space, open)| &**space == namespace && open[..] == *key)
@@ -331,6 +343,7 @@ impl Shared {
         let keys: Vec<_> = done.iter().filter_map(|id| state.open.remove(id)).collect();
         state.overflowed = false;
         drop(state);
+        self.pay(&keys);
         // Another node has deleted them, and its notice may still be on its way.
         let heard = keys.into_iter().map(|(namespace, key)| CacheNotice::Invalidated { namespace, key });
         self.hub.hear(&heard.collect::<Vec<_>>());
@@ -375,15 +388,17 @@ impl Deliver for Shared {
             let span = tracing::debug_span!("cache.relay", entries = entries.len(), delivered = Empty);
             let arrived = self.hub.invalidate(entries).instrument(span.clone()).await;
             span.record("delivered", arrived.len());
+            let mut paid = Vec::new();
             {
                 let mut state = self.state();
                 for id in &arrived {
-                    state.open.remove(id);
+                    paid.extend(state.open.remove(id));
                     if let Some(awaited) = state.tickets.get_mut(id) {
                         awaited.delivered = true;
                     }
                 }
             }
+            self.pay(&paid);
             metrics::counter!("tidegate_cache_invalidations_relayed_total").increment(arrived.len() as u64);
             self.delivered.send_modify(|count| *count += 1);
             arrived

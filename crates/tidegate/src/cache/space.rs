@@ -23,6 +23,7 @@ use super::local::{Kept, Local};
 use super::membership::{Plan, Register};
 use super::memory::Memory;
 use super::metrics::{CacheStats, Metrics};
+use super::owed::Owed;
 use super::tags::TagCells;
 
 /// How far two processes' ideas of the store's clock may differ, milliseconds.
@@ -102,6 +103,7 @@ pub(super) struct Inner<K, V> {
     pub(super) gate: Arc<Gate>,
     pub(super) cells: TagCells,
     pub(super) memory: Memory,
+    pub(super) owed: Owed,
     pub(super) hot: Hot<K>,
     pub(super) metrics: Metrics,
     /// Its membership filter.
@@ -117,7 +119,7 @@ pub(super) enum Seen<V> {
     Leased(Option<EntryId>),
     /// Nobody may load it yet.
     Failed(CacheError),
-    /// Bytes of no use: garbage, another schema's, past their life.
+    /// Bytes of no use: garbage, another schema's, past their life, or older than what this process has committed.
     Unusable,
 }
 
@@ -158,6 +160,7 @@ where
             flights: Arc::new(Flights::new()),
             cells: TagCells::default(),
             memory: Memory::new(),
+            owed: Owed::default(),
             register,
             hot,
             namespace,
@@ -195,6 +198,9 @@ impl<K, V: 'static> Inner<K, V> {
     /// Reads what the store gave for `key`; `as_of`: before it was asked.
     pub(super) fn see(&self, key: &[u8], bytes: Option<&[u8]>, as_of: i64) -> Seen<V> {
         let Some(bytes) = bytes else { return Seen::Nothing };
+        if self.owed.in_store(key).is_some() {
+            return Seen::Unusable;
+        }
         match Entry::read(bytes, key, self.knobs.schema) {
             Ok(Entry::Lease(token)) => Seen::Leased(Some(token)),
             Ok(Entry::Failed(failed)) => {
@@ -356,6 +362,19 @@ where
             CacheNotice::Woken { key, .. } => self.flights.wake(key),
             CacheNotice::Gap => self.gap(),
         }
+    }
+
+    fn owe(&self, key: &Bytes) {
+        self.owed.owe(key);
+        // No copy of it is a fallback, either: the database has just answered.
+        if let Some(local) = &self.local {
+            local.forget(key);
+        }
+        self.flights.detach(key);
+    }
+
+    fn paid(&self, key: &[u8]) {
+        self.owed.paid(key);
     }
 
     fn register(&self) -> Option<Arc<Register>> {
