@@ -8,7 +8,7 @@ use tidegate_conformance::servers::{Cluster, Engine, Postgres, Proxy, Redis};
 
 use crate::kill::Told;
 use crate::long;
-use crate::server::Api;
+use crate::server::{Api, Start};
 use crate::shop::{Shop, at, home, now};
 
 /// Crowd of each node.
@@ -232,7 +232,9 @@ fn every_script_forgotten_under_load_again_and_again() {
 #[test]
 fn deadlines_evicted_under_pressure() {
     let (postgres, redis) = (Postgres::start(), Redis::start());
-    let shop = Shop::open(postgres.database(), redis.url(), 2);
+    // Without the filter of SKUs, which would be evicted first.
+    let no_filter = |start: Start| start.env("TIDEGATE_CACHE_PRODUCTS_MEMBERSHIP", "0");
+    let shop = Shop::open_with(postgres.database(), redis.url(), 2, no_filter);
     let ids = place_many(&shop, 3_000);
     let used = number_in(&redis, "memory", "used_memory:");
     redis.tell(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);

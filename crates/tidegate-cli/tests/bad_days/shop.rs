@@ -21,7 +21,12 @@ pub struct Shop {
 impl Shop {
     /// `count` nodes, and SKU `x` with a million units.
     pub fn open(ledger: String, store: String, count: usize) -> Self {
-        let nodes = (0..count).map(|_| Start::on(&ledger, &store).ready()).collect();
+        Self::open_with(ledger, store, count, |start| start)
+    }
+
+    /// The same, each node started as `how` says.
+    pub fn open_with(ledger: String, store: String, count: usize, how: impl Fn(Start) -> Start) -> Self {
+        let nodes = (0..count).map(|_| how(Start::on(&ledger, &store)).ready()).collect();
         let shop = Self { ledger, store, nodes };
         shop.api(0).sku("x", 1_000_000);
         shop
