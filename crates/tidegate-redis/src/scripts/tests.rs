@@ -16,10 +16,14 @@ fn commands_are_literal_and_keys_come_from_keys() {
             if ["TIME", "PUBLISH", "INFO"].contains(&command) {
                 continue;
             }
-            let key = rest.trim_start_matches(',').trim_start();
-            let key = key.split([',', ')']).next().unwrap_or_default().trim();
-            let known = key.starts_with("KEYS[") || names.contains(&key);
-            assert!(known, "{file}: {command} on {key}, which is not from KEYS");
+            let arguments: Vec<&str> =
+                rest.split(')').next().unwrap_or_default().split(',').skip(1).map(str::trim).collect();
+            // After its operation, every argument of BITOP is a key.
+            let keys = if command == "BITOP" { &arguments[1..] } else { &arguments[..1] };
+            for key in keys {
+                let known = key.starts_with("KEYS[") || names.contains(key);
+                assert!(known, "{file}: {command} on {key}, which is not from KEYS");
+            }
         }
         assert!(!source.contains("pcall"), "{file}: an error must be seen");
     }
