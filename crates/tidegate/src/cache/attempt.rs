@@ -11,7 +11,9 @@ use tidegate_backend::CacheKey;
 use tidegate_core::Millis;
 use tidegate_core::cache::cell::{Holder, Notes};
 use tidegate_core::cache::defence::LONGEST_SHARED_MS;
-use tidegate_core::cache::{Codec as CodecNumber, Failed, Header, Op, Reply, RowVersion, Stamp, TagStamp, backoff_ms};
+use tidegate_core::cache::{
+    Codec as CodecNumber, Failed, Header, Key, Op, Reply, RowVersion, Stamp, TagStamp, backoff_ms,
+};
 
 use super::codec::pack;
 use super::errors::{CacheError, LoadTimedOut, LoaderPanicked};
@@ -114,7 +116,7 @@ pub(super) struct Attempt<'a, K, V> {
 
 impl<K, V> Attempt<'_, K, V>
 where
-    K: Clone + Send + Sync + 'static,
+    K: Key + Clone + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
     /// Shares what was loaded: through the store if that takes it, and with those that wait in any case.

@@ -14,7 +14,7 @@ use tracing::Instrument;
 use super::attempt::{Attempt, guarded, renewal};
 use super::chain;
 use super::errors::CacheError;
-use super::flight::{Landed, Landing, Ticket};
+use super::flight::{Landed, Landing, Purpose, Ticket};
 use super::governor::{Permit, admit, admit_spare_within};
 use super::load::{Hint, Leader, Look, Point, Want};
 use super::loader::{LoadContext, Loaded};
@@ -198,7 +198,7 @@ where
                 landings.push((at, bytes, landing));
                 continue;
             }
-            let (landing, ticket) = self.flights.board(&bytes, false);
+            let (landing, ticket) = self.flights.board(&bytes, Purpose::Load);
             if let Some(ticket) = ticket {
                 let flight = Arc::clone(&ticket.flight);
                 let leader = Leader::new(self, keys[at].clone(), bytes.clone(), flight, chain.clone());

@@ -64,14 +64,24 @@ pub(super) struct Flight<V> {
     pub(super) woken: Notify,
     /// When its load began; 0: not yet.
     pub(super) began: AtomicU64,
-    /// Whether it takes nobody's value but loads.
-    pub(super) forced: bool,
+    purpose: Purpose,
+}
+
+/// What a flight is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// An answer for readers that have none.
+    Load,
+    /// A newer value than the one that is served meanwhile.
+    Refresh,
+    /// What a load gives that begins now, whatever is there.
+    Force,
 }
 
 impl<V> Flight<V> {
     /// Whether it loads whatever is there, and has not begun.
     fn waits_to_load(&self) -> bool {
-        self.forced && self.began.load(Ordering::SeqCst) == 0
+        self.purpose == Purpose::Force && self.began.load(Ordering::SeqCst) == 0
     }
 
     pub(super) fn landing(&self) -> Landing<V> {
@@ -113,10 +123,15 @@ impl<V> Flights<V> {
         self.shard(key).contains_key(key)
     }
 
+    /// The flight that looks for an answer to readers of a key, if there is one.
+    pub(super) fn loading(&self, key: &[u8]) -> Option<Landing<V>> {
+        self.shard(key).get(key).filter(|flight| flight.purpose == Purpose::Load).map(|flight| flight.landing())
+    }
+
     /// The flight of a key, or a new one with its ticket. Forced: one whose load has not begun.
-    pub(super) fn board(self: &Arc<Self>, key: &Bytes, forced: bool) -> (Landing<V>, Option<Ticket<V>>) {
+    pub(super) fn board(self: &Arc<Self>, key: &Bytes, purpose: Purpose) -> (Landing<V>, Option<Ticket<V>>) {
         let mut shard = self.shard(key);
-        let joined = |flight: &&Arc<Flight<V>>| !forced || flight.waits_to_load();
+        let joined = |flight: &&Arc<Flight<V>>| purpose != Purpose::Force || flight.waits_to_load();
         if let Some(flight) = shard.get(key).filter(joined) {
             return (flight.landing(), None);
         }
@@ -124,7 +139,7 @@ impl<V> Flights<V> {
             landed: watch::Sender::new(None),
             woken: Notify::new(),
             began: AtomicU64::new(0),
-            forced,
+            purpose,
         });
         shard.insert(key.clone(), Arc::clone(&flight));
         (flight.landing(), Some(Ticket { flights: Arc::clone(self), key: key.clone(), flight }))
@@ -191,11 +206,11 @@ mod tests {
     #[test]
     fn only_the_owner_takes_a_flight_out() {
         let (flights, key) = (Arc::new(Flights::<u32>::new()), Bytes::from_static(b"key"));
-        let (_, first) = flights.board(&key, false);
+        let (_, first) = flights.board(&key, Purpose::Load);
         let first = first.expect("nobody flies");
-        assert!(flights.board(&key, false).1.is_none(), "joined");
+        assert!(flights.board(&key, Purpose::Load).1.is_none(), "joined");
         flights.detach(&key);
-        let second = flights.board(&key, false).1.expect("the first is detached");
+        let second = flights.board(&key, Purpose::Load).1.expect("the first is detached");
         first.land(Landed::again());
         assert!(flights.contains(&key), "the second flies on");
         drop(second);
@@ -205,7 +220,7 @@ mod tests {
     #[test]
     fn a_lost_flight_tells_those_that_wait() {
         let (flights, key) = (Arc::new(Flights::<u32>::new()), Bytes::from_static(b"key"));
-        let (landing, ticket) = flights.board(&key, false);
+        let (landing, ticket) = flights.board(&key, Purpose::Load);
         drop(ticket);
         assert!(matches!(landing.borrow().as_ref().map(|landed| &landed.result), Some(Outcome::Again)));
     }
@@ -213,10 +228,12 @@ mod tests {
     #[test]
     fn a_forced_reader_joins_only_what_has_not_begun() {
         let (flights, key) = (Arc::new(Flights::<u32>::new()), Bytes::from_static(b"key"));
-        let _plain = flights.board(&key, false).1.expect("nobody flies");
-        let forced = flights.board(&key, true).1.expect("a plain one is not joined");
-        assert!(flights.board(&key, true).1.is_none());
+        let _plain = flights.board(&key, Purpose::Load).1.expect("nobody flies");
+        assert!(flights.loading(&key).is_some());
+        let forced = flights.board(&key, Purpose::Force).1.expect("a plain one is not joined");
+        assert!(flights.board(&key, Purpose::Force).1.is_none());
+        assert!(flights.loading(&key).is_none(), "it was started for others");
         forced.flight.began.store(5, Ordering::SeqCst);
-        assert!(flights.board(&key, true).1.is_some());
+        assert!(flights.board(&key, Purpose::Force).1.is_some());
     }
 }

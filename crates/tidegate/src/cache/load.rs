@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidegate_backend::CacheKey;
 use tidegate_core::cache::cell::{Holder, Notes};
-use tidegate_core::cache::{EntryId, Op, Reply};
+use tidegate_core::cache::{EntryId, Key, Op, Reply};
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
@@ -41,6 +41,8 @@ const MAX_FORCE_ATTEMPTS: u32 = 5;
 pub(super) enum Want {
     /// The store had nothing to serve.
     Load(Hint),
+    /// Nobody has asked the store yet.
+    Look,
     /// The value with this fill id is stale, or soon will be.
     Refresh(EntryId),
     /// A caller wants a load that begins now.
@@ -100,7 +102,7 @@ pub(super) enum Look<V> {
 
 impl<K, V> Leader<K, V>
 where
-    K: Clone + Send + Sync + 'static,
+    K: Key + Clone + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
     pub(super) fn new(inner: &Arc<Inner<K, V>>, key: K, bytes: Bytes, flight: Arc<Flight<V>>, chain: Chain) -> Self {
@@ -111,6 +113,7 @@ where
     pub(super) async fn run(&self, want: Want, permit: Option<Permit>) -> Landed<V> {
         let landed = match want {
             Want::Load(hint) => self.load(hint, permit).await,
+            Want::Look => self.look_for_all().await,
             Want::Refresh(fill) => self.refresh(fill, permit.unwrap_or_else(Permit::nested)).await,
             Want::Force => self.force().await,
         };
@@ -210,7 +213,7 @@ where
     }
 
     /// Looks at the store again.
-    async fn look(&self) -> Look<V> {
+    pub(super) async fn look(&self) -> Look<V> {
         let point = self.point();
         match self.inner.hub.store.read(&self.cache_key).await {
             Ok(found) => self.judge(found.as_deref(), point).await,

@@ -11,7 +11,7 @@
 //! - [`membership`]: ids that surely do not exist are not loaded.
 //! - `owed`: what this process has committed and the store does not know yet.
 //! - `flight`: one load a key and process; `load`, `attempt`: what it does; `chain`: loads within loads; `memory`: what
-//!   is remembered of keys that failed; `batch`: many keys at once.
+//!   is remembered of keys that failed; `batch`: many keys at once; `crowd`: many readers of one key at once.
 //!
 //! # Why reads are right
 //!
@@ -32,6 +32,7 @@ mod caches;
 pub(crate) mod ceiling;
 mod chain;
 mod codec;
+mod crowd;
 mod errors;
 mod flight;
 mod governor;

@@ -1,5 +1,6 @@
 //! Reads: the in-process level, the store, a flight, and what is served when none of them has an answer.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,8 +9,9 @@ use bytes::Bytes;
 use tidegate_core::cache::{EntryId, Key, KeyWriter};
 
 use super::chain;
+use super::crowd::Way;
 use super::errors::CacheError;
-use super::flight::{Landed, Landing, Outcome};
+use super::flight::{Landed, Landing, Outcome, Purpose};
 use super::governor::{Permit, admit_spare};
 use super::hot::sample;
 use super::load::{Hint, Leader, Want};
@@ -132,7 +134,7 @@ where
     }
 
     /// Whether a fresh value should be refreshed already.
-    fn is_early(&self, kept: &Kept<V>, now: i64) -> bool {
+    pub(super) fn is_early(&self, kept: &Kept<V>, now: i64) -> bool {
         let eagerness = self.knobs.life.early_refresh;
         let stamp = tidegate_core::cache::Stamp {
             born: tidegate_core::Millis(kept.born),
@@ -185,12 +187,20 @@ where
         permit: Option<Permit>,
         chain: chain::Chain,
     ) -> Landing<V> {
-        let (landing, ticket) = self.flights.board(bytes, matches!(want, Want::Force));
+        let purpose = match want {
+            Want::Load(_) | Want::Look => Purpose::Load,
+            Want::Refresh(_) => Purpose::Refresh,
+            Want::Force => Purpose::Force,
+        };
+        let (landing, ticket) = self.flights.board(bytes, purpose);
         if let Some(ticket) = ticket {
             let leader = Leader::new(self, key.clone(), bytes.clone(), Arc::clone(&ticket.flight), chain);
             self.hub.spawn(async move {
+                let looks = matches!(want, Want::Look);
                 let landed = leader.run(want, permit).await;
+                let found = looks.then(|| landed.stored()).flatten();
                 ticket.land(landed);
+                leader.inner.kick_after(&leader.key, &leader.bytes, found);
             });
         } else if let Some(permit) = permit {
             permit.unused();
@@ -206,10 +216,13 @@ where
         how: How,
         deadline: Option<Duration>,
     ) -> Result<Option<Read<V>>, CacheError> {
-        let reading = self.read_through(&key, &bytes, how);
+        // One place for both, and the rarer one's timer elsewhere: thousands of these may wait at once.
+        let reading = pin!(self.read_through(&key, &bytes, how));
         let answer = match deadline {
             None => reading.await,
-            Some(deadline) => tokio::time::timeout(deadline, reading).await.unwrap_or(Err(CacheError::Timeout)),
+            Some(deadline) => {
+                Box::pin(tokio::time::timeout(deadline, reading)).await.unwrap_or(Err(CacheError::Timeout))
+            }
         };
         match answer {
             Err(error) if !how.strong => self.rescue(&bytes, error).map(Some),
@@ -234,6 +247,23 @@ where
             if self.hub.is_stopping() {
                 return Err(CacheError::Stopping);
             }
+            // Who follows and is told to look again looks by itself.
+            let way = if round == 0 { self.way(key, bytes, how) } else { Way::Alone(None) };
+            let asking = match way {
+                Way::Alone(asking) => asking,
+                Way::Together(mut landing) => {
+                    let landed = self.wait(&mut landing, bytes, how).await;
+                    let fallback = || self.fallback(bytes).map(|(_, read)| Ok(read));
+                    if let Some(answer) = landed.map_or_else(fallback, |landed| self.take(landed, asked, how)) {
+                        self.count_shared(bytes, answer.as_ref().ok());
+                        return answer.map(Some);
+                    }
+                    if let Some(read) = self.further_hit(key, bytes) {
+                        return Ok(Some(read));
+                    }
+                    None
+                }
+            };
             let want = if how.forced {
                 Want::Force
             } else {
@@ -244,6 +274,7 @@ where
                     Asked::Missing(hint) => Want::Load(hint),
                 }
             };
+            drop(asking);
             if round == 0 {
                 self.metrics.counts.misses.one();
                 self.hot.missed(bytes);
@@ -269,7 +300,7 @@ where
 
     /// Whether the membership filter knows that there is no such id. Where something is stored, or somebody loads, it is not
     /// asked.
-    async fn refuses(&self, bytes: &Bytes, hint: &Hint) -> bool {
+    pub(super) async fn refuses(&self, bytes: &Bytes, hint: &Hint) -> bool {
         match &self.register {
             Some(register) if self.may_refuse(bytes, hint) => register.refuses(bytes).await,
             _ => false,

@@ -12,6 +12,7 @@ use tidegate_core::cache::entry::MAX_TAGS;
 use tidegate_core::cache::{Entry, EntryId, Freshness, Header, Key, Life, TagStamp, Ttl};
 
 use super::codec::{Codec, unpack};
+use super::crowd::Askers;
 use super::errors::{CacheError, LoadFailed, LoaderPanicked};
 use super::flight::Flights;
 use super::governor::Gate;
@@ -104,6 +105,7 @@ pub(super) struct Inner<K, V> {
     pub(super) cells: TagCells,
     pub(super) memory: Memory,
     pub(super) owed: Owed,
+    pub(super) askers: Askers,
     pub(super) hot: Hot<K>,
     pub(super) metrics: Metrics,
     /// Its membership filter.
@@ -161,6 +163,7 @@ where
             cells: TagCells::default(),
             memory: Memory::new(),
             owed: Owed::default(),
+            askers: Askers::default(),
             register,
             hot,
             namespace,
