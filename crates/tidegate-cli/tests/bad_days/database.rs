@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tidegate_conformance::servers::{MariaDb, Postgres, Redis};
 
+use crate::server::Start;
 use crate::shop::{Shop, home};
 
 /// Crowd of each node.
@@ -43,6 +44,34 @@ fn postgres_killed_under_load_and_back() {
 fn mariadb_killed_under_load_and_back() {
     let (mariadb, redis) = (MariaDb::start(), Redis::start());
     outage(mariadb.database(), &redis, || mariadb.kill(), || mariadb.restart());
+}
+
+/// A shop in which nobody orders: only `/readyz` asks. Of two nodes the second does no background work.
+fn idle_outage(ledger: String, fall: impl Fn(), rise: impl Fn()) {
+    let redis = Redis::start();
+    let mut shop = Shop::open(ledger, redis.url(), 1);
+    shop.nodes.push(Start::on(&shop.ledger, &shop.store).env("TIDEGATE_WORKERS", "false").ready());
+    std::thread::sleep(Duration::from_millis(700));
+    fall();
+    for node in &shop.nodes {
+        node.api.wait("it says so", RECOVERY * 2, |api| api.get("/readyz").is_some_and(|reply| reply.status == 503));
+    }
+    rise();
+    for node in &shop.nodes {
+        node.api.wait("ready again", RECOVERY, |api| api.readiness().contains("\"ready\""));
+    }
+}
+
+#[test]
+fn an_idle_shop_hears_that_postgres_died() {
+    let postgres = Postgres::start();
+    idle_outage(postgres.database(), || postgres.kill(), || postgres.restart());
+}
+
+#[test]
+fn an_idle_shop_hears_that_mariadb_is_frozen() {
+    let mariadb = MariaDb::start();
+    idle_outage(mariadb.database(), || mariadb.freeze(), || mariadb.thaw());
 }
 
 #[test]

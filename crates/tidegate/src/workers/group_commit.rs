@@ -251,9 +251,9 @@ async fn decide(inner: &Inner, commands: Arc<[Command]>) -> Vec<Answer> {
     let mut parts = vec![commands];
     while let Some(part) = parts.pop() {
         let begun = Instant::now();
-        let writing = inner.health.writing();
+        let waiting = inner.health.waiting();
         let committed = inner.ledger.commit(Arc::clone(&part)).await;
-        drop(writing);
+        drop(waiting);
         match committed {
             Ok(commit) => {
                 metrics::histogram!("tidegate_commit_seconds").record(begun.elapsed());

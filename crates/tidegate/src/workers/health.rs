@@ -17,7 +17,8 @@ use crate::tidegate::Inner;
 const REASONS: [&str; 6] =
     ["store-unavailable", "bus-unavailable", "index-rebuilding", "clock-step", "clock-catching-up", "deadlines-late"];
 
-/// How long a commit may have no answer before readiness says so: a frozen database answers nothing, not even no.
+/// How long the ledger may leave a commit, or the sweep's question, without an answer before readiness says so: a frozen
+/// database answers nothing, not even no.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// How long after a rebuild the index is not compared: other nodes' writes from before it may still be on their way.
@@ -29,7 +30,9 @@ pub(crate) struct Health {
     ledger_failure: Mutex<Option<String>>,
     outage: Mutex<Outage>,
     /// Reads that failed, told now and then.
-    pub(crate) failed_reads: Seldom,
+    failed_reads: Seldom,
+    /// A read has failed since somebody looked whether the ledger can still write.
+    read_failed: AtomicBool,
     /// Commits the index missed, told now and then.
     pub(crate) index_misses: Seldom,
     /// Claims that failed, told now and then.
@@ -37,13 +40,14 @@ pub(crate) struct Health {
     /// Claims whose end the index was not told, told now and then.
     pub(crate) unended_claims: Seldom,
     /// Sweeps, comparisons and fillings that failed, told now and then.
-    pub(crate) failed_sweeps: Seldom,
+    failed_sweeps: Seldom,
     pub(crate) failed_comparisons: Seldom,
     pub(crate) failed_fillings: Seldom,
     /// Why the latest claim failed, while claims fail.
     claim_failure: Mutex<Option<String>>,
-    /// When each commit that has no answer yet went to the ledger; as many as batches may be there at once.
-    writing: Mutex<Vec<Instant>>,
+    /// When each commit, or question of the sweep, that has no answer yet went to the ledger; a few more than batches may be
+    /// there at once.
+    waiting: Mutex<Vec<Instant>>,
     lateness_ms: AtomicI64,
     rebuilding: AtomicBool,
     /// When the index was last seen without all deadlines.
@@ -80,17 +84,38 @@ impl Health {
         set(&self.ledger_failure, failure);
     }
 
-    /// Notes that a commit goes to the ledger; it has ended when the value is dropped.
-    pub(crate) fn writing(&self) -> Writing<'_> {
-        let begun = Instant::now();
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner).push(begun);
-        Writing { health: self, begun }
+    /// Notes a read of the ledger that failed: it may be away, though no commit has said so.
+    pub(crate) fn read_failed(&self, error: &tidegate_backend::Error) {
+        self.read_failed.store(true, Ordering::Relaxed);
+        if let Some(times) = self.failed_reads.due() {
+            tracing::warn!(%error, times, "reads of the ledger failed");
+        }
     }
 
-    /// How long the oldest commit without an answer has waited, if that is too long.
+    /// Notes a sweep that failed, by the ledger or by the index.
+    pub(crate) fn sweep_failed(&self, error: &crate::Error, degraded: bool) {
+        self.read_failed.store(true, Ordering::Relaxed);
+        if let Some(times) = self.failed_sweeps.due() {
+            tracing::warn!(%error, times, degraded, "a sweep did not end; it is tried again");
+        }
+    }
+
+    /// Whether a read has failed since the last call.
+    pub(crate) fn take_failed_read(&self) -> bool {
+        self.read_failed.swap(false, Ordering::Relaxed)
+    }
+
+    /// Notes that something is asked of the ledger; it has answered when the value is dropped.
+    pub(crate) fn waiting(&self) -> Waiting<'_> {
+        let begun = Instant::now();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(begun);
+        Waiting { health: self, begun }
+    }
+
+    /// How long the oldest of it has waited, if that is too long.
     fn silence(&self) -> Option<Duration> {
-        let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        writing.iter().map(Instant::elapsed).max().filter(|waited| *waited > SILENCE)
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.iter().map(Instant::elapsed).max().filter(|waited| *waited > SILENCE)
     }
 
     /// Notes how the latest claim went.
@@ -137,17 +162,17 @@ impl Health {
     }
 }
 
-/// A commit on its way.
-pub(crate) struct Writing<'a> {
+/// A commit or a question on its way.
+pub(crate) struct Waiting<'a> {
     health: &'a Health,
     begun: Instant,
 }
 
-impl Drop for Writing<'_> {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut writing = self.health.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = writing.iter().position(|begun| *begun == self.begun) {
-            writing.swap_remove(at);
+        let mut waiting = self.health.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = waiting.iter().position(|begun| *begun == self.begun) {
+            waiting.swap_remove(at);
         }
     }
 }
@@ -169,7 +194,7 @@ pub(crate) fn readiness(inner: &Inner) -> Readiness {
         return Readiness::NotReady(vec![format!("ledger-unavailable: {why}")]);
     }
     if let Some(waited) = inner.health.silence() {
-        let why = format!("ledger-unavailable: a commit has had no answer for {} s", waited.as_secs());
+        let why = format!("ledger-unavailable: it has not answered for {} s", waited.as_secs());
         return Readiness::NotReady(vec![why]);
     }
     let reasons = degraded(inner);
@@ -236,8 +261,8 @@ mod tests {
         health.wrote(None);
         assert_eq!(health.ledger_failure(), None);
         assert!(health.take_unsure() && !health.take_unsure());
-        let (first, second) = (health.writing(), health.writing());
-        let on_their_way = || health.writing.lock().expect("no panic").len();
+        let (first, second) = (health.waiting(), health.waiting());
+        let on_their_way = || health.waiting.lock().expect("no panic").len();
         assert_eq!(on_their_way(), 2);
         assert_eq!(health.silence(), None);
         drop(first);

@@ -1,7 +1,7 @@
 //! Slow chores: unmatched money that has waited a day is flagged once, parked orders are tried again hourly, tombstones
 //! and request keys that have had their time are deleted, and after a failed commit (which may have gone through) gate
-//! and deadline index are compared with the ledger. While commits fail, the ledger is tried twice a second, so
-//! that readiness returns with it. Several nodes do their chores at different times; two that meet do no harm.
+//! and deadline index are compared with the ledger. None of it is tried while commits fail. Several nodes do their chores at
+//! different times; two that meet do no harm.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,6 @@ pub(crate) async fn run(inner: Arc<Inner>) {
     for round in phase.. {
         tick.tick().await;
         if inner.health.ledger_failure().is_some() {
-            inner.health.wrote(inner.ledger.probe_write().await.err().map(|e| e.to_string()));
             continue;
         }
         let chores = async {

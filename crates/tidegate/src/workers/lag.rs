@@ -23,12 +23,13 @@ pub(crate) async fn run(inner: Arc<Inner>) {
 /// One look: the oldest order that is overdue beyond the lag bound, if any.
 async fn look(inner: &Inner) {
     let now = inner.ledger.clock().now();
-    match inner.ledger.deadlines(Some(now.plus(-LAG_BOUND_MS)), None, 1).await {
+    let waiting = inner.health.waiting();
+    let late = inner.ledger.deadlines(Some(now.plus(-LAG_BOUND_MS)), None, 1).await;
+    drop(waiting);
+    match late {
         Ok(late) => inner.health.overdue(late.first().map_or(0, |(_, at)| now.since(*at))),
         Err(e) => {
-            if let Some(times) = inner.health.failed_reads.due() {
-                tracing::warn!(error = %e, times, "reads of the ledger failed");
-            }
+            inner.health.read_failed(&e);
         }
     }
 }

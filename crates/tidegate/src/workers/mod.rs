@@ -11,6 +11,7 @@ pub(crate) mod jitter;
 pub(crate) mod lag;
 pub(crate) mod overdue;
 pub(crate) mod probes;
+pub(crate) mod pulse;
 pub(crate) mod rebuild;
 pub(crate) mod reconcile;
 pub(crate) mod seldom;
@@ -53,6 +54,7 @@ impl Tasks {
         workers.spawn(self.until_stopped(bus::hear(Arc::clone(inner))));
         workers.spawn(self.until_stopped(bus::poll(Arc::clone(inner))));
         workers.spawn(self.until_stopped(compare::run(Arc::clone(inner))));
+        workers.spawn(self.until_stopped(pulse::run(Arc::clone(inner))));
         if inner.options.workers {
             workers.spawn(self.until_stopped(due::run(Arc::clone(inner))));
             workers.spawn(self.until_stopped(sweep::run(Arc::clone(inner))));

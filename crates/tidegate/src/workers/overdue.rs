@@ -51,7 +51,9 @@ pub(crate) async fn pass(inner: &Inner, tries: &mut Tries, wanted: impl Fn(Order
     let now = inner.ledger.clock().now();
     let mut after: Option<(Millis, OrderNo)> = None;
     for round in 0..PAGES {
+        let waiting = inner.health.waiting();
         let page = inner.ledger.deadlines(Some(now.plus(1)), after, PAGE).await?;
+        drop(waiting);
         if round == 0 {
             inner.health.overdue(page.first().map_or(0, |(_, at)| now.since(*at)));
         }

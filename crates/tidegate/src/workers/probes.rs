@@ -93,9 +93,7 @@ pub(crate) async fn run(inner: Arc<Inner>) {
                 }
             }
             Err(e) => {
-                if let Some(times) = inner.health.failed_reads.due() {
-                    tracing::warn!(error = %e, times, "reads of the ledger failed");
-                }
+                inner.health.read_failed(&e);
                 let e = Error::from(e);
                 for reply in replies {
                     let _ = reply.send(Err(e.clone()));

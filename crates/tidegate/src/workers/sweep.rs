@@ -47,9 +47,8 @@ pub(crate) async fn run(inner: Arc<Inner>) {
         let degraded = whole || inner.deadlines.failing().is_some();
         if inner.health.ledger_failure().is_none()
             && let Err(e) = sweep.round(&inner, whole, degraded).await
-            && let Some(times) = inner.health.failed_sweeps.due()
         {
-            tracing::warn!(error = %e, times, degraded, "a sweep did not end; it is tried again");
+            inner.health.sweep_failed(&e, degraded);
         }
         let pause = if degraded { EVERY_DEGRADED } else { EVERY };
         // Nodes that share a store drift apart.
@@ -77,7 +76,9 @@ impl Sweep {
         let mut after = self.after.take();
         let begins = after.is_none();
         for round in 0..PAGES {
+            let waiting = inner.health.waiting();
             let page = inner.ledger.deadlines(Some(before), after, PAGE).await?;
+            drop(waiting);
             if begins && round == 0 {
                 inner.health.overdue(page.first().map_or(0, |(_, at)| now.since(*at)));
                 self.free_stuck(inner, now, &page).await?;
