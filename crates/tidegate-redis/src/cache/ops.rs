@@ -11,8 +11,8 @@ use crate::connect::Call;
 use crate::reply;
 use crate::scripts::{self, Script};
 
-/// Longest entry, bytes.
-pub(super) const MAX_ENTRY_BYTES: usize = 16 << 20;
+/// Longest entry, bytes: a payload of 16 MiB and all that stands before it.
+pub(super) const MAX_ENTRY_BYTES: usize = 17 << 20;
 
 fn decimal(number: i64) -> Vec<u8> {
     number.to_string().into_bytes()

@@ -26,14 +26,16 @@ pub(super) async fn usable(link: &Link, role: Role) -> Result<()> {
     Ok(())
 }
 
-/// A cache works under any policy, but one that evicts nothing lets it fill the server.
+/// A cache works under any policy. One that evicts nothing is right where deadlines lie beside it, and then `maxmemory` must
+/// leave room for both: said once, as a note.
 fn room(info: &str) {
     static TOLD: std::sync::Once = std::sync::Once::new();
-    if field(info, "maxmemory_policy") == Some("noeviction") {
+    let bounded = field(info, "maxmemory").is_some_and(|bytes| bytes != "0");
+    if bounded && field(info, "maxmemory_policy") == Some("noeviction") {
         TOLD.call_once(|| {
-            tracing::warn!(
-                "the cache's server evicts nothing: once its memory is full it refuses to write. Set `maxmemory` and \
-                 `maxmemory-policy volatile-lru`; allkeys-lru only where it holds the cache alone, since it would delete deadlines"
+            tracing::info!(
+                "the cache's server evicts nothing: with its memory full it would refuse to write. That is right beside \
+                 deadlines, with a `maxmemory` that leaves room; a server that holds the cache alone may evict (allkeys-lru)"
             );
         });
     }

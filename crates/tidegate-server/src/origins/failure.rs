@@ -72,7 +72,7 @@ impl fmt::Display for OriginError {
                  set allow_private",
             ),
             Why::Unreachable => f.write_str("the origin cannot be reached"),
-            Why::Lost => f.write_str("the origin ended the connection before its answer, or answered no HTTP"),
+            Why::Lost => f.write_str("the origin ended the connection before its answer, or answered no HTTP, or with more than 100 headers"),
             Why::Malformed(what) => write!(f, "the origin's answer {what}"),
         }
     }

@@ -61,6 +61,10 @@ impl Namespaces {
                     "the origin's address is not public: every load will fail until allow_private is set"
                 );
             }
+            if !(1..=page::MAX_BODY_BYTES).contains(&namespace.max_value) {
+                let most = page::MAX_BODY_BYTES;
+                return Err(unusable(format!("{name}: max_value is 1 to {most} bytes, not {}", namespace.max_value)));
+            }
             let cache = namespace.cache(caches, client, local_bytes).map_err(|e| unusable(format!("{name}: {e}")))?;
             if made.insert(name.clone(), cache).is_some() {
                 return Err(unusable(format!("there are two namespaces {name}")));
@@ -110,7 +114,7 @@ impl Namespace {
                 self.load_timeout / 10,
                 self.load_timeout + (self.load_timeout / 10).clamp(SLACK[0], SLACK[1]),
             )
-            .max_value(self.max_value);
+            .max_value(self.max_value + PageCodec::BESIDE);
         if let Some(ttl) = self.stale_for {
             builder = builder.stale_for(ttl);
         }

@@ -69,6 +69,11 @@ fn is_media_type(value: &[u8]) -> bool {
 /// Pages into bytes: the length of the type (two bytes, the lower first), the type, the body.
 pub(crate) struct PageCodec;
 
+impl PageCodec {
+    /// Most bytes that are stored beside a body.
+    pub(crate) const BESIDE: usize = 2 + MAX_TYPE_BYTES;
+}
+
 impl Codec<Page> for PageCodec {
     fn number(&self) -> u8 {
         16

@@ -142,7 +142,8 @@ kinds! {
         "Report it with the server's log; a repeat with the same id or key changes nothing twice."
     ORIGIN_FAILED "origin-failed" 502 "The origin failed" true
         "The namespace's origin gave no usable answer and no older value may be served; `detail` says why."
-        "Look at the origin; ask again after `Retry-After` seconds. Until then the origin is not asked for this key."
+        "Look at the origin; it is asked again for this key once `Retry-After` seconds are over. What `detail` says of its answer \
+         (too large, a redirect, a status) is mended at the origin or in the configuration, not by asking."
     ORIGIN_TIMEOUT "origin-timeout" 504 "The origin is too slow" true
         "The namespace's origin gave no whole answer within `load_timeout` and no older value may be served."
         "Look at the origin; ask again after `Retry-After` seconds. Until then the origin is not asked for this key."

@@ -77,6 +77,22 @@ fn noise(bytes: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
+async fn a_value_of_just_16_mib_is_stored() {
+    let body = noise(MOST);
+    let sent = body.clone();
+    let origin = Origin::start(move |_, _| Act::typed("text/plain", sent.clone())).await;
+    let mut items = namespace("items", &origin.url("/{key}"));
+    items.max_value = MOST;
+    let api = Api::caching(vec![items]).await;
+    for _ in 0..3 {
+        let answer = api.get("/v1/cache/items/x").await;
+        assert!(answer.status == 200 && answer.body == body, "{}", answer.status);
+    }
+    assert_eq!(origin.calls(), 1);
+    api.stop().await;
+}
+
+#[tokio::test]
 async fn a_large_value_is_answered_kept_in_process_only_and_loaded_once() {
     let body = noise(2 << 20);
     let origin = Origin::start(move |_, _| Act::typed("a/b", body.clone()).after(Duration::from_millis(100))).await;

@@ -123,7 +123,7 @@ impl<K, V, C> CacheBuilder<K, V, C> {
         self
     }
 
-    /// Longest stored payload, bytes, at most 16 MiB; 256 KiB by default. A longer one is not stored, only kept in
+    /// Longest stored payload, bytes, at most [`MAX_PAYLOAD_BYTES`]; 256 KiB by default. A longer one is not stored, only kept in
     /// process if that has room.
     #[must_use]
     pub fn max_value(mut self, bytes: usize) -> Self {
@@ -247,7 +247,7 @@ impl Knobs {
             return Err(format!("{namespace}: load_timeout needs soft <= hard and hard > 0"));
         }
         if !(1..=MAX_PAYLOAD_BYTES).contains(&self.max_value) {
-            return Err(format!("{namespace}: max_value is 1 byte to 16 MiB, not {}", self.max_value));
+            return Err(format!("{namespace}: max_value is 1 to {MAX_PAYLOAD_BYTES} bytes, not {}", self.max_value));
         }
         Ok(())
     }

@@ -6,8 +6,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidegate_core::cache::Packing;
 
-/// Longest payload, packed or not, bytes: nothing that claims to be longer is unpacked.
-pub const MAX_PAYLOAD_BYTES: usize = 16 << 20;
+/// Longest payload, packed or not, bytes: a value of 16 MiB and what a codec writes beside it. Nothing that claims to be
+/// longer is unpacked.
+pub const MAX_PAYLOAD_BYTES: usize = (16 << 20) + (4 << 10);
 
 /// Why a value cannot be encoded or decoded.
 pub type CodecError = Box<dyn StdError + Send + Sync>;
