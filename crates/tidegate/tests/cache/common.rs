@@ -54,6 +54,8 @@ pub struct Faulty {
     pub hangs: Mutex<Duration>,
     /// Notices neither leave nor arrive, and the silence grows.
     pub deaf: Mutex<Option<Instant>>,
+    /// Reads of single keys take so long.
+    pub slow_reads: Mutex<Duration>,
     /// Counters of tags take so long.
     pub slow_tags: Mutex<Duration>,
     /// Writes fail.
@@ -87,6 +89,7 @@ impl Faulty {
             down: AtomicBool::new(false),
             hangs: Mutex::new(Duration::ZERO),
             deaf: Mutex::new(None),
+            slow_reads: Mutex::default(),
             slow_tags: Mutex::new(Duration::ZERO),
             readonly: AtomicBool::new(false),
             told: AtomicU64::new(0),
@@ -97,6 +100,10 @@ impl Faulty {
 
     pub fn set_down(&self, down: bool) {
         self.down.store(down, Ordering::SeqCst);
+    }
+
+    pub fn reads_take(&self, ms: u64) {
+        *self.slow_reads.lock().unwrap() = Duration::from_millis(ms);
     }
 
     pub fn set_deaf(&self, deaf: bool) {
@@ -133,6 +140,10 @@ impl CacheStore for Faulty {
         Box::pin(async move {
             self.reads.fetch_add(1, Ordering::SeqCst);
             self.up().await?;
+            let slow = *self.slow_reads.lock().unwrap();
+            if !slow.is_zero() {
+                tokio::time::sleep(slow).await;
+            }
             self.inner.read(key).await
         })
     }

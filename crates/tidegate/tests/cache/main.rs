@@ -29,6 +29,7 @@ mod hot;
 mod invalidate_in;
 mod levels;
 mod many;
+mod one_key;
 mod races;
 #[cfg(feature = "embedded")]
 mod spans;
