@@ -22,6 +22,8 @@ pub enum ErrorKind {
     Configuration,
     /// A page cursor that this store never gave out.
     BadCursor,
+    /// A bound of the store is reached, such as the number of queues. Nothing was changed; free something, or raise it.
+    Limit,
 }
 
 /// A failure of a store, with what was being done.

@@ -9,6 +9,7 @@
 //! - [`bus`]: [`Bus`], what nodes tell each other; every word of it is only an optimisation.
 //! - [`cache`]: [`CacheStore`], where cached entries lie, and what the processes that share them tell each other.
 //! - [`membership`]: [`MembershipStore`], where processes share which ids there are.
+//! - [`queue`]: [`QueueStore`], where the tasks of a delay queue lie.
 //! - [`stored`]: what every SQL ledger does alike.
 //! - [`error`]: [`Error`] and its [`ErrorKind`].
 //!
@@ -23,6 +24,7 @@ pub mod gate;
 pub mod ledger;
 pub mod membership;
 pub mod outbox;
+pub mod queue;
 pub mod steady;
 pub mod stored;
 
@@ -39,4 +41,5 @@ pub use ledger::{
 };
 pub use membership::MembershipStore;
 pub use outbox::{Deliver, Execute, Outbox, OutboxEntry, OutboxState, Ticket};
+pub use queue::{Handout, Listing, QueueCapabilities, QueueStore, Want};
 pub use steady::SteadyClock;

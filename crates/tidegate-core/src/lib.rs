@@ -7,6 +7,7 @@
 //! - [`engine`]: [`engine::missing`] says which rows a batch needs, [`engine::decide`] decides it.
 //! - [`gate`]: the soft filter in front of the ledger.
 //! - [`cache`]: what a cache stores, how long it lives, who may write it.
+//! - [`queue`]: the delay queue: tasks, leases, attempts, the dead.
 //! - [`audit`]: the invariants I1..I8, over plain rows; demo, replay, reconcile and tests share it.
 //!
 //! Time arrives as an argument, ids that are not the caller's come from an injected source.
@@ -22,6 +23,7 @@ pub mod json;
 pub mod money;
 pub mod order;
 pub mod payment;
+pub mod queue;
 pub mod request;
 pub mod settings;
 pub mod sku;
