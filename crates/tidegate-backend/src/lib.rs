@@ -10,6 +10,7 @@
 //! - [`cache`]: [`CacheStore`], where cached entries lie, and what the processes that share them tell each other.
 //! - [`membership`]: [`MembershipStore`], where processes share which ids there are.
 //! - [`queue`]: [`QueueStore`], where the tasks of a delay queue lie.
+//! - [`lock`]: [`LockStore`], where locks lie.
 //! - [`stored`]: what every SQL ledger does alike.
 //! - [`error`]: [`Error`] and its [`ErrorKind`].
 //!
@@ -23,6 +24,7 @@ pub mod error;
 pub mod gate;
 pub mod ledger;
 pub mod membership;
+pub mod lock;
 pub mod outbox;
 pub mod queue;
 pub mod steady;
@@ -40,6 +42,7 @@ pub use ledger::{
     Probe, Probed, RefundFilter,
 };
 pub use membership::MembershipStore;
+pub use lock::{LockCapabilities, LockStore, Renewal, Renewed};
 pub use outbox::{Deliver, Execute, Outbox, OutboxEntry, OutboxState, Ticket};
 pub use queue::{Handout, Listing, QueueCapabilities, QueueStore, Want};
 pub use steady::SteadyClock;

@@ -8,6 +8,7 @@
 //! - [`gate`]: the soft filter in front of the ledger.
 //! - [`cache`]: what a cache stores, how long it lives, who may write it.
 //! - [`queue`]: the delay queue: tasks, leases, attempts, the dead.
+//! - [`lock`]: locks: holders, fences, the line.
 //! - [`audit`]: the invariants I1..I8, over plain rows; demo, replay, reconcile and tests share it.
 //!
 //! Time arrives as an argument, ids that are not the caller's come from an injected source.
@@ -20,6 +21,7 @@ pub mod event;
 pub mod gate;
 pub mod id;
 pub mod json;
+pub mod lock;
 pub mod money;
 pub mod order;
 pub mod payment;
