@@ -117,9 +117,10 @@ pub trait QueueStore: Send + Sync {
     /// more.
     fn purge<'a>(&'a self, queue: &'a QueueName, before: Option<Millis>) -> BoxFuture<'a, Result<(usize, bool)>>;
 
-    /// Resolves when, in any queue, an instant may have been scheduled that is earlier than every one before. Never misses
-    /// one that this process scheduled after the last `claim` began.
-    fn earlier(&self) -> BoxFuture<'_, ()>;
+    /// Resolves when, in any queue, an instant earlier than every one there may have been scheduled since this was *called*
+    /// (not polled): call it before the claim that says how long to sleep, and nothing is missed that this process
+    /// schedules.
+    fn earlier(&self) -> BoxFuture<'static, ()>;
 
     /// How often this store has lost its tasks since it was opened, as far as it noticed: whoever has them elsewhere gives
     /// them again when this moves.

@@ -7,6 +7,7 @@
 //! - [`cache`]: the cases a [`tidegate_backend::CacheStore`] passes; [`cache_store_conformance!`] makes a test of each.
 //! - [`deadlines`]: the cases a [`tidegate_backend::DeadlineQueue`] passes; [`deadline_conformance!`] makes a test of each.
 //! - [`membership`]: the cases a [`tidegate_backend::MembershipStore`] passes; [`membership_conformance!`] makes a test of each.
+//! - [`queue`]: the cases a [`tidegate_backend::QueueStore`] passes; [`queue_conformance!`] makes a test of each.
 //! - [`ledger`]: the cases a [`tidegate_backend::Ledger`] passes; [`ledger_conformance!`] makes a test of each.
 
 pub mod cache;
@@ -15,6 +16,7 @@ pub mod faulty;
 pub mod ledger;
 pub mod membership;
 pub mod oracle;
+pub mod queue;
 #[cfg(feature = "servers")]
 pub mod servers;
 pub mod twin;
@@ -134,6 +136,34 @@ macro_rules! cache_store_conformance {
             async fn $case() {
                 $crate::cache::$case(&|| Box::pin(async {
                     Box::new($open().await) as Box<dyn $crate::cache::Harness>
+                })).await;
+            }
+        )+
+    };
+}
+
+/// One `#[tokio::test]` for every case of [`queue`]. `$open` is an async function `fn() -> impl queue::Harness` that opens
+/// a fresh, empty store.
+#[macro_export]
+macro_rules! queue_conformance {
+    ($open:path) => {
+        $crate::queue_conformance!($open;
+            a_task_is_there_as_it_was_scheduled, conditions_decide_by_the_instant,
+            instants_are_kept_to_the_millisecond, cancel_takes_a_task_in_any_state, ids_and_payloads_are_bytes,
+            queues_are_strangers, lists_page, numbers_are_true, earlier_is_never_missed, it_closes,
+            claims_come_in_order_and_never_early, a_receipt_counts_until_another_has_the_task,
+            a_change_revokes_a_receipt, a_release_is_not_charged, retries_wait_and_end, a_crash_loop_ends,
+            the_dead_wait_for_a_person, verdicts_of_a_batch_are_each_their_own, processes_share_a_queue,
+            a_pile_does_not_hold_up_the_newest, fifty_thousand_due_at_once, whoever_races_has_tasks_of_its_own,
+            a_claim_carries_a_bounded_payload, a_killer_dies_alone, one_claim_asks_many_queues,
+            random_operations_agree_with_the_model);
+    };
+    ($open:path; $($case:ident),+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                $crate::queue::$case(&|| Box::pin(async {
+                    Box::new($open().await) as Box<dyn $crate::queue::Harness>
                 })).await;
             }
         )+

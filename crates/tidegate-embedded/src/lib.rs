@@ -3,6 +3,7 @@
 //! - [`EmbeddedClock`]: the order clock of one process: it survives steps of the host's clock and suspend.
 //! - [`gate`]: [`EmbeddedGate`], copies of what is available, in sharded maps.
 //! - [`deadlines`]: [`EmbeddedDeadlines`], an index of deadlines in memory; the ledger rebuilds it at a start.
+//! - [`queue`]: [`MemoryQueues`], delayed tasks that end with the process.
 //! - `cache` (feature `cache`): `EmbeddedCache`, cached entries in memory, bounded by bytes.
 //! - `membership` (the same): `EmbeddedMembership`, which ids there are.
 //! - `sqlite` (feature `sqlite`): `SqliteLedger`, the ledger in one file, with one writer thread and group commit.
@@ -15,6 +16,7 @@ pub mod deadlines;
 pub mod gate;
 #[cfg(feature = "cache")]
 pub mod membership;
+pub mod queue;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -24,6 +26,7 @@ pub use deadlines::EmbeddedDeadlines;
 pub use gate::EmbeddedGate;
 #[cfg(feature = "cache")]
 pub use membership::EmbeddedMembership;
+pub use queue::{MemoryQueues, QueueOptions};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Options, SqliteLedger, SqliteOutbox, SqliteTransaction, Synchronous};
 pub use tidegate_backend::SteadyClock as EmbeddedClock;

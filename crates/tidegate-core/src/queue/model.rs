@@ -31,6 +31,8 @@ pub struct Queue {
     tasks: Map<TaskId, Stored>,
     /// Pending and leased ones by the instant they can be handed out next.
     live: BTreeSet<Place>,
+    /// Those of `live` that are leased.
+    leases: BTreeSet<Place>,
     /// Dead ones by the instant they died.
     dead: BTreeSet<Place>,
     max_attempts: u32,
@@ -41,8 +43,14 @@ impl Queue {
     /// An empty queue whose tasks have `max_attempts` (1 or more) attempts.
     #[must_use]
     pub fn new(max_attempts: u32) -> Self {
-        let (tasks, live, dead) = (Map::default(), BTreeSet::new(), BTreeSet::new());
-        Self { tasks, live, dead, max_attempts: max_attempts.max(1), last_receipt: 0 }
+        Self {
+            tasks: Map::default(),
+            live: BTreeSet::new(),
+            leases: BTreeSet::new(),
+            dead: BTreeSet::new(),
+            max_attempts: max_attempts.max(1),
+            last_receipt: 0,
+        }
     }
 
     /// Adds a task, or changes the one with its id as the condition allows: then the new `due_at` and payload count from the
@@ -90,13 +98,12 @@ impl Queue {
         claimed
     }
 
-    /// Whoever is earliest due of up to `max`, and of a pile an eighth from its other end.
+    /// Whoever is earliest due of up to `max`, and of a pile an eighth from its other end, the newest first.
     fn candidates(&self, now: Millis, max: usize) -> Vec<TaskId> {
-        let due = || self.live.iter().take_while(|(visible, _)| *visible <= now);
-        let total = due().count();
-        let newest = if total > max { newest_of(max) } else { 0 };
+        let due = || self.live.range::<Place, _>(..first_after(now));
+        let newest = if due().nth(max).is_some() { newest_of(max) } else { 0 };
         let earliest = due().take(max - newest);
-        let others = due().skip(total.saturating_sub(newest));
+        let others = due().rev().take(newest);
         earliest.chain(others).map(|(_, id)| id.clone()).collect()
     }
 
@@ -199,8 +206,8 @@ impl Queue {
     #[must_use]
     pub fn stats(&self, now: Millis) -> Stats {
         let count = |n: usize| n as u64;
-        let leased = self.live.iter().filter(|(_, id)| self.tasks[id].view(now, id).state == TaskState::Leased).count();
-        let due = self.live.iter().take_while(|(visible, _)| *visible <= now).count();
+        let leased = self.leases.range::<Place, _>(first_after(now)..).count();
+        let due = self.live.range::<Place, _>(..first_after(now)).count();
         Stats {
             pending: count(self.live.len() - leased),
             due: count(due),
@@ -230,6 +237,9 @@ impl Queue {
             Some(at) => self.dead.remove(&(at, id.clone())),
             None => self.live.remove(&(task.visible_at, id.clone())),
         };
+        if task.state == TaskState::Leased {
+            self.leases.remove(&(task.visible_at, id.clone()));
+        }
         Some(task)
     }
 
@@ -239,8 +249,17 @@ impl Queue {
             Some(at) => self.dead.insert((at, id.clone())),
             None => self.live.insert((task.visible_at, id.clone())),
         };
+        if task.state == TaskState::Leased {
+            self.leases.insert((task.visible_at, id.clone()));
+        }
         self.tasks.insert(id.clone(), task);
     }
+}
+
+/// Before it lie all places of `now` and earlier, after it all later ones.
+fn first_after(now: Millis) -> Place {
+    // The smallest id there is.
+    (now.plus(1), TaskId::parse("!").expect("an id"))
 }
 
 impl Stored {
