@@ -3,7 +3,7 @@
 //! - [`EmbeddedClock`]: the order clock of one process: it survives steps of the host's clock and suspend.
 //! - [`gate`]: [`EmbeddedGate`], copies of what is available, in sharded maps.
 //! - [`deadlines`]: [`EmbeddedDeadlines`], an index of deadlines in memory; the ledger rebuilds it at a start.
-//! - [`queue`]: [`MemoryQueues`], delayed tasks that end with the process.
+//! - [`queue`]: the delay queue: [`MemoryQueues`], and `SqliteQueues` (feature `sqlite`), which outlives the process.
 //! - `cache` (feature `cache`): `EmbeddedCache`, cached entries in memory, bounded by bytes.
 //! - `membership` (the same): `EmbeddedMembership`, which ids there are.
 //! - `sqlite` (feature `sqlite`): `SqliteLedger`, the ledger in one file, with one writer thread and group commit.
@@ -29,4 +29,7 @@ pub use membership::EmbeddedMembership;
 pub use queue::{MemoryQueues, QueueOptions};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Options, SqliteLedger, SqliteOutbox, SqliteTransaction, Synchronous};
+pub use queue::{SqliteQueueOptions, SqliteQueues};
+#[cfg(feature = "sqlite")]
+pub use sqlite::{Options, SqliteLedger, SqliteTransaction, Synchronous};
 pub use tidegate_backend::SteadyClock as EmbeddedClock;

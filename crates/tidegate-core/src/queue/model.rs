@@ -87,9 +87,11 @@ impl Queue {
                 continue;
             }
             let allowed = if lapsed { batch_with_lapsed(max, task.attempt, self.max_attempts) } else { max };
-            let fits = claimed.is_empty() || bytes + task.payload.len() <= MAX_BATCH_BYTES;
-            if claimed.len() >= limit.min(allowed) || !fits {
+            if claimed.len() >= limit.min(allowed) {
                 continue;
+            }
+            if !claimed.is_empty() && bytes + task.payload.len() > MAX_BATCH_BYTES {
+                break;
             }
             limit = limit.min(allowed);
             bytes += task.payload.len();

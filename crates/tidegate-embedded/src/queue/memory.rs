@@ -170,13 +170,7 @@ impl QueueStore for MemoryQueues {
     }
 
     fn earlier(&self) -> BoxFuture<'static, ()> {
-        let mut moved = self.moved.subscribe();
-        Box::pin(async move {
-            if moved.changed().await.is_err() {
-                // The store is gone: nothing is scheduled any more.
-                std::future::pending::<()>().await;
-            }
-        })
+        super::moved(&self.moved)
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

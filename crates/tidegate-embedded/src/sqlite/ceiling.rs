@@ -39,9 +39,9 @@ pub struct Ceiling {
 /// As [`super::SqliteLedger::open`], and whatever the disk refuses.
 pub fn ceiling(path: &Path, orders: usize, batch: usize) -> Result<Ceiling> {
     let options = Options::new(path);
-    let _lock = lock::take(path)?;
+    let _lock = lock::take(path, "ledger")?;
     let mut conn = connect_writer(&options)?;
-    migrate::run(&mut conn)?;
+    migrate::run(&mut conn, &migrate::LEDGER)?;
     let run = |conn: &mut Connection| {
         let sku = SkuId::parse("ceiling").expect("a valid SKU");
         let card = "INSERT INTO skus (sku, on_hand, held, sold, stock_version, version, archived, changed_at) VALUES (?1, ?2, 0, 0, 0, 1, 0, 0)";

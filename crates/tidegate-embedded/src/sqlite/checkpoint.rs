@@ -13,7 +13,6 @@ use tidegate_backend::{Error, ErrorKind, Result};
 use super::fault;
 use super::lane::Lane;
 use super::open::BUSY;
-use super::writer::Writer;
 
 /// Log size in bytes at which a checkpoint begins.
 const BEGIN: i64 = 16 << 20;
@@ -70,6 +69,12 @@ impl Dirty {
     }
 }
 
+/// The state of a lane that writes.
+pub(super) trait Writes: Send + 'static {
+    /// Its connection.
+    fn connection(&self) -> &Connection;
+}
+
 /// The thread; stops when dropped.
 pub(super) struct Checkpointer {
     dirty: Arc<Dirty>,
@@ -78,7 +83,7 @@ pub(super) struct Checkpointer {
 
 impl Checkpointer {
     /// Starts the thread on `conn`.
-    pub(super) fn start(conn: Connection, dirty: Arc<Dirty>, writer: Arc<Lane<Writer>>) -> Result<Self> {
+    pub(super) fn start<W: Writes>(conn: Connection, dirty: Arc<Dirty>, writer: Arc<Lane<W>>) -> Result<Self> {
         let marks = dirty.clone();
         let run = move || {
             let mut pause = LOOK_EVERY;
@@ -134,7 +139,7 @@ fn finish(conn: &Connection, kind: &str) -> rusqlite::Result<Log> {
 }
 
 /// One look at the log, and a checkpoint when it is due. False when a reader kept it from getting anywhere.
-fn look(conn: &Connection, writer: &Lane<Writer>) -> Result<bool> {
+fn look<W: Writes>(conn: &Connection, writer: &Lane<W>) -> Result<bool> {
     let mut log = checkpoint(conn, "NOOP").map_err(fault::writing)?;
     if log.size < BEGIN {
         return Ok(true);
@@ -152,7 +157,7 @@ fn look(conn: &Connection, writer: &Lane<Writer>) -> Result<bool> {
         return Ok(false);
     }
     let kind = if log.size >= HARD { "TRUNCATE" } else { "RESTART" };
-    let end = writer.run_blocking(move |w| finish(&w.conn, kind).map_err(fault::writing))?;
+    let end = writer.run_blocking(move |w| finish(w.connection(), kind).map_err(fault::writing))?;
     tracing::debug!(bytes = log.size, left = end.left, took = ?begun.elapsed(), "checkpoint");
     Ok(end.left == 0)
 }

@@ -9,23 +9,33 @@ pub(super) fn bad_value(column: usize, what: impl Into<String>) -> Sql {
     Sql::FromSqlConversionFailure(column, rusqlite::types::Type::Null, what.into().into())
 }
 
-/// An error of a read.
+/// An error of a read of the ledger.
 pub(super) fn reading(error: Sql) -> Error {
+    reading_of("ledger", error)
+}
+
+/// An error of a read of `what`.
+pub(super) fn reading_of(what: &str, error: Sql) -> Error {
     let kind = match store_kind(&error) {
         Some(kind) => kind,
         None => ErrorKind::Corrupt,
     };
-    Error::new(kind, "reading the ledger failed").because(error)
+    Error::new(kind, format!("reading the {what} failed")).because(error)
 }
 
-/// An error of a write. What is tied to a row is the fault of one command, and the batch can be split around it.
+/// An error of a write of the ledger.
 pub(super) fn writing(error: Sql) -> Error {
+    writing_of("ledger", error)
+}
+
+/// An error of a write of `what`. What is tied to a row is the fault of one command, and the batch can be split around it.
+pub(super) fn writing_of(what: &str, error: Sql) -> Error {
     let kind = store_kind(&error).unwrap_or(ErrorKind::Command);
     let hint = match &error {
-        Sql::SqliteFailure(e, _) if e.code == Code::DiskFull => "writing the ledger failed; free space on its disk",
-        _ => "writing the ledger failed",
+        Sql::SqliteFailure(e, _) if e.code == Code::DiskFull => "; free space on its disk",
+        _ => "",
     };
-    Error::new(kind, hint).because(error)
+    Error::new(kind, format!("writing the {what} failed{hint}")).because(error)
 }
 
 /// The kind of an error that says something about the store as a whole.
@@ -50,5 +60,5 @@ fn store_kind(error: &Sql) -> Option<ErrorKind> {
 
 /// The answer to calls after `close`.
 pub(super) fn closed() -> Error {
-    Error::new(ErrorKind::Unavailable, "the ledger is closed")
+    Error::new(ErrorKind::Unavailable, "the store is closed")
 }

@@ -98,6 +98,16 @@ impl<S: Send + 'static> Lane<S> {
         answered.recv().unwrap_or_else(|_| Err(fault::closed()))
     }
 
+    /// Runs `call` on one of the threads, outside the bound, without waiting for it.
+    pub(super) fn send(&self, call: impl FnOnce(&mut S) + Send + 'static) -> Result<()> {
+        self.push(Box::new(move |state| {
+            let _ = caught(|| {
+                call(state);
+                Ok(())
+            });
+        }))
+    }
+
     fn push(&self, job: Job<S>) -> Result<()> {
         let mut queue = self.shared.lock();
         if queue.closed {

@@ -1,4 +1,4 @@
-//! One process owns a ledger file: an advisory lock on a file beside it, which the kernel drops when the owner dies.
+//! One process owns a file: an advisory lock on a file beside it, which the kernel drops when the owner dies.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -20,18 +20,18 @@ pub(super) struct Lock {
     _file: File,
 }
 
-/// The lock's path for the ledger at `path`.
+/// The lock's path for the file at `path`.
 pub(super) fn path_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     name.into()
 }
 
-/// Takes the lock of the ledger at `path`.
+/// Takes the lock of the file at `path`, which is a `what`.
 ///
 /// # Errors
 /// [`ErrorKind::Owned`] names the process that has it.
-pub(super) fn take(path: &Path) -> Result<Lock> {
+pub(super) fn take(path: &Path, what: &str) -> Result<Lock> {
     let path = path_of(path);
     let cannot = |e: std::io::Error| {
         Error::new(ErrorKind::Unavailable, format!("the lock file {} cannot be written", path.display())).because(e)
@@ -51,7 +51,7 @@ pub(super) fn take(path: &Path) -> Result<Lock> {
             let _ = file.read_to_string(&mut pid);
             let owner =
                 if pid.trim().is_empty() { "another process".to_owned() } else { format!("process {}", pid.trim()) };
-            let context = format!("the ledger is in use by {owner} ({} is locked); stop it first", path.display());
+            let context = format!("the {what} is in use by {owner} ({} is locked); stop it first", path.display());
             return Err(Error::new(ErrorKind::Owned, context));
         }
         Err(e) => return Err(cannot(e.into())),

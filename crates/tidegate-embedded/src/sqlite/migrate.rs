@@ -5,32 +5,47 @@ use tidegate_backend::{Error, ErrorKind, Result};
 
 use super::fault;
 
-/// Marks a SQLite file as a Tidegate ledger ("TgLg").
-const APPLICATION_ID: i32 = 0x5467_4c67;
+/// What a file of ours is.
+#[derive(Debug)]
+pub(super) struct Schema {
+    /// For messages.
+    pub what: &'static str,
+    /// Marks the file.
+    application_id: i32,
+    /// Every step, in order; its version is its place from 1. A step that was released is never edited.
+    steps: &'static [&'static str],
+}
 
-/// Every step, in order; its version is its place from 1. A step that was released is never edited.
-const STEPS: [&str; 2] =
-    [include_str!("../../migrations/0001_orders.sql"), include_str!("../../migrations/0002_outbox.sql")];
+/// A ledger ("TgLg").
+pub(super) const LEDGER: Schema = Schema {
+    what: "ledger",
+    application_id: 0x5467_4c67,
+    steps: &[include_str!("../../migrations/0001_orders.sql"), include_str!("../../migrations/0002_outbox.sql")],
+};
 
-/// The newest schema this build knows.
-pub(super) const NEWEST: i64 = STEPS.len() as i64;
+/// A file of delayed tasks ("TgQu").
+pub(super) const QUEUES: Schema = Schema {
+    what: "queue file",
+    application_id: 0x5467_5175,
+    steps: &[include_str!("../../migrations/queue/0001_tasks.sql")],
+};
 
-/// Brings the file up to [`NEWEST`].
+/// Brings the file up to the newest step of `schema`.
 ///
 /// # Errors
 /// [`ErrorKind::NewerSchema`] when it is past that, [`ErrorKind::Configuration`] when the file is another program's,
 /// [`ErrorKind::Corrupt`] when a step was applied in another wording.
-pub(super) fn run(conn: &mut Connection) -> Result<()> {
-    claim_file(conn)?;
-    let applied = applied(conn)?;
-    if applied > NEWEST {
+pub(super) fn run(conn: &mut Connection, schema: &Schema) -> Result<()> {
+    claim_file(conn, schema)?;
+    let (applied, newest, what) = (applied(conn, schema)?, schema.steps.len() as i64, schema.what);
+    if applied > newest {
         let context = format!(
-            "the ledger has schema {applied} and this Tidegate knows schemas up to {NEWEST}; start the newer Tidegate that wrote it, or restore a backup from before the upgrade"
+            "the {what} has schema {applied} and this Tidegate knows schemas up to {newest}; start the newer Tidegate that wrote it, or restore a backup from before the upgrade"
         );
         return Err(Error::new(ErrorKind::NewerSchema, context));
     }
-    for (version, step) in (1..).zip(STEPS).skip(usize::try_from(applied).unwrap_or(0)) {
-        apply(conn, version, step).map_err(fault::writing)?;
+    for (version, step) in (1..).zip(schema.steps).skip(usize::try_from(applied).unwrap_or(0)) {
+        apply(conn, version, step).map_err(|e| fault::writing_of(what, e))?;
     }
     Ok(())
 }
@@ -38,37 +53,40 @@ pub(super) fn run(conn: &mut Connection) -> Result<()> {
 /// What a SQLite file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    Ledger,
+    Ours,
     Empty,
     Foreign,
 }
 
 /// Looks what the file is.
-pub(super) fn kind(conn: &Connection) -> rusqlite::Result<Kind> {
+pub(super) fn kind(conn: &Connection, schema: &Schema) -> rusqlite::Result<Kind> {
     let id: i32 = conn.pragma_query_value(None, "application_id", |r| r.get(0))?;
-    if id == APPLICATION_ID {
-        return Ok(Kind::Ledger);
+    if id == schema.application_id {
+        return Ok(Kind::Ours);
     }
     let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))?;
     Ok(if id != 0 || tables != 0 { Kind::Foreign } else { Kind::Empty })
 }
 
 /// Why a file that is another program's is refused.
-pub(super) fn foreign() -> Error {
-    let text = "the file is a SQLite database of another program, not a Tidegate ledger; name another file";
+pub(super) fn foreign(schema: &Schema) -> Error {
+    let text =
+        format!("the file is a SQLite database of another program, not a Tidegate {}; name another file", schema.what);
     Error::new(ErrorKind::Configuration, text)
 }
 
 /// Checks that the file is ours, or empty and now ours.
-fn claim_file(conn: &Connection) -> Result<()> {
-    match kind(conn).map_err(fault::reading)? {
-        Kind::Ledger => Ok(()),
-        Kind::Foreign => Err(foreign()),
-        Kind::Empty => conn.pragma_update(None, "application_id", APPLICATION_ID).map_err(fault::writing),
+fn claim_file(conn: &Connection, schema: &Schema) -> Result<()> {
+    match kind(conn, schema).map_err(|e| fault::reading_of(schema.what, e))? {
+        Kind::Ours => Ok(()),
+        Kind::Foreign => Err(foreign(schema)),
+        Kind::Empty => conn
+            .pragma_update(None, "application_id", schema.application_id)
+            .map_err(|e| fault::writing_of(schema.what, e)),
     }
 }
 
-fn applied(conn: &Connection) -> Result<i64> {
+fn applied(conn: &Connection, schema: &Schema) -> Result<i64> {
     let read = || {
         conn.execute_batch(
             "CREATE TABLE IF NOT EXISTS schema_steps (version INTEGER PRIMARY KEY, checksum INTEGER NOT NULL)",
@@ -76,12 +94,13 @@ fn applied(conn: &Connection) -> Result<i64> {
         let mut steps = conn.prepare("SELECT version, checksum FROM schema_steps ORDER BY version")?;
         steps.query_map([], |r| Ok((r.get(0)?, r.get(1)?)))?.collect::<rusqlite::Result<Vec<(i64, i64)>>>()
     };
-    let steps = read().map_err(fault::writing)?;
+    let steps = read().map_err(|e| fault::writing_of(schema.what, e))?;
     for (version, sum) in &steps {
-        let ours = usize::try_from(version - 1).ok().and_then(|i| STEPS.get(i));
+        let ours = usize::try_from(version - 1).ok().and_then(|i| schema.steps.get(i));
         if ours.is_some_and(|text| checksum(text) != *sum) {
             let context = format!(
-                "schema step {version} was applied to the ledger in another wording than this Tidegate has; it comes from another build"
+                "schema step {version} was applied to the {} in another wording than this Tidegate has; it comes from another build",
+                schema.what
             );
             return Err(Error::new(ErrorKind::Corrupt, context));
         }

@@ -6,6 +6,7 @@
 //! - `orders.rs`, `filter.rs`, `events.rs`, `money.rs`, `stock.rs`, `probe.rs`, `audit.rs`: reads, each on a connection that never
 //!   waits for a write.
 //! - `outbox.rs`: what commits, and a caller's own transactions, made old in caches.
+//! - [`queue`]: the delay queue in a file of its own.
 //! - `row.rs`, `fault.rs`: rows and errors in the rules' words; how values lie in columns is `tidegate_backend::stored`.
 
 mod audit;
@@ -26,6 +27,7 @@ mod open;
 mod orders;
 mod outbox;
 mod probe;
+pub mod queue;
 mod row;
 mod stock;
 mod upkeep;

@@ -12,6 +12,7 @@ use super::buyers::Buyers;
 use super::checkpoint::{Checkpointer, Dirty, checkpoint};
 use super::lane::Lane;
 use super::lock::{self, Lock};
+use super::migrate::Schema;
 use super::writer::Writer;
 use super::{fault, migrate, row, upkeep};
 use crate::EmbeddedClock;
@@ -127,24 +128,32 @@ impl Parts {
     }
 }
 
-/// Opens the ledger; this blocks.
-pub(super) fn open(options: &Options) -> Result<Parts> {
+/// Locks the file, opens the writer's connection and brings the file up to date.
+pub(super) fn open_file(options: &Options, schema: &Schema) -> Result<(Connection, Lock)> {
     let version = rusqlite::version_number();
     if version < LEAST_SQLITE {
-        let context = format!("SQLite {} can corrupt a ledger; build with 3.51.3 or newer", rusqlite::version());
+        let context = format!("SQLite {} can corrupt a file; build with 3.51.3 or newer", rusqlite::version());
         return Err(Error::new(ErrorKind::Configuration, context));
     }
-    look(options)?;
+    look(options, schema)?;
     create_folder(&options.path)?;
-    let lock = lock::take(&options.path)?;
-    let mut conn = connect(options, Role::Writer)?;
-    migrate::run(&mut conn)?;
+    let lock = lock::take(&options.path, schema.what)?;
+    let mut conn = connect(options, schema, Role::Writer)?;
+    migrate::run(&mut conn, schema)?;
+    Ok((conn, lock))
+}
+
+/// Opens the ledger; this blocks.
+pub(super) fn open(options: &Options) -> Result<Parts> {
+    let (conn, lock) = open_file(options, &migrate::LEDGER)?;
     let id = id(&conn)?;
     let clock = clock(&conn, options)?;
     let real_clock = if clock.status().manual { Arc::new(EmbeddedClock::new(None)) } else { clock.clone() };
-    let readers = (0..options.readers.clamp(1, 64)).map(|_| connect(options, Role::Reader)).collect::<Result<_>>()?;
-    let auditor = connect(options, Role::Reader)?;
-    let copier = connect(options, Role::Checkpoint)?;
+    let readers = (0..options.readers.clamp(1, 64))
+        .map(|_| connect(options, &migrate::LEDGER, Role::Reader))
+        .collect::<Result<_>>()?;
+    let auditor = connect(options, &migrate::LEDGER, Role::Reader)?;
+    let copier = connect(options, &migrate::LEDGER, Role::Checkpoint)?;
     let dirty = Arc::new(Dirty::default());
     // Not on the writer: what is read once would fill its cache.
     let buyers = Arc::new(Buyers::load(&auditor).map_err(fault::reading)?);
@@ -171,8 +180,8 @@ pub(super) fn open(options: &Options) -> Result<Parts> {
     })
 }
 
-/// Refuses a file that is no ledger before anything is written, be it a lock or a journal mode.
-fn look(options: &Options) -> Result<()> {
+/// Refuses a file that is none of ours before anything is written, be it a lock or a journal mode.
+fn look(options: &Options, schema: &Schema) -> Result<()> {
     let (path, size) = (&options.path, std::fs::metadata(&options.path).map_or(0, |file| file.len()));
     if size == 0 {
         if options.create {
@@ -190,13 +199,13 @@ fn look(options: &Options) -> Result<()> {
         let conn =
             Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         conn.busy_timeout(BUSY)?;
-        migrate::kind(&conn)
+        migrate::kind(&conn, schema)
     };
-    match look().map_err(|e| cannot_open(path, e))? {
-        migrate::Kind::Ledger => Ok(()),
+    match look().map_err(|e| cannot_open(path, schema, e))? {
+        migrate::Kind::Ours => Ok(()),
         migrate::Kind::Empty if options.create => Ok(()),
         migrate::Kind::Empty => Err(no_ledger(path)),
-        migrate::Kind::Foreign => Err(migrate::foreign()),
+        migrate::Kind::Foreign => Err(migrate::foreign(schema)),
     }
 }
 
@@ -208,9 +217,9 @@ fn no_ledger(path: &Path) -> Error {
     Error::new(ErrorKind::Configuration, text)
 }
 
-fn cannot_open(path: &Path, e: rusqlite::Error) -> Error {
-    let cause = fault::reading(e);
-    Error::new(cause.kind(), format!("the ledger {} cannot be opened", path.display())).because(cause)
+fn cannot_open(path: &Path, schema: &Schema, e: rusqlite::Error) -> Error {
+    let cause = fault::reading_of(schema.what, e);
+    Error::new(cause.kind(), format!("the {} {} cannot be opened", schema.what, path.display())).because(cause)
 }
 
 fn create_folder(path: &Path) -> Result<()> {
@@ -223,17 +232,17 @@ fn create_folder(path: &Path) -> Result<()> {
 /// The writer's connection alone, for the ceiling loop.
 #[cfg(feature = "ceiling")]
 pub(super) fn connect_writer(options: &Options) -> Result<Connection> {
-    connect(options, Role::Writer)
+    connect(options, &migrate::LEDGER, Role::Writer)
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Role {
+pub(super) enum Role {
     Writer,
     Reader,
     Checkpoint,
 }
 
-fn connect(options: &Options, role: Role) -> Result<Connection> {
+pub(super) fn connect(options: &Options, schema: &Schema, role: Role) -> Result<Connection> {
     let access = match role {
         Role::Reader => OpenFlags::SQLITE_OPEN_READ_ONLY,
         Role::Writer => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
@@ -262,7 +271,7 @@ fn connect(options: &Options, role: Role) -> Result<Connection> {
         conn.pragma_update(None, "temp_store", "MEMORY")?;
         Ok(conn)
     };
-    setup().map_err(|e: rusqlite::Error| cannot_open(&options.path, e))
+    setup().map_err(|e: rusqlite::Error| cannot_open(&options.path, schema, e))
 }
 
 /// The ledger's number, made when it has none.

@@ -9,7 +9,7 @@ use tidegate_core::engine::{self, Changes};
 use tidegate_core::{Command, Settings};
 
 use super::buyers::{self, Buyers};
-use super::checkpoint::Dirty;
+use super::checkpoint::{Dirty, Writes};
 use super::load::Loaded;
 use super::write::Batch;
 use super::{events, fault, outbox, row};
@@ -24,6 +24,12 @@ pub(super) struct Writer {
     pub buyers: Arc<Buyers>,
     /// The numbers last given; forgotten after a failed batch and read again.
     pub last: Option<Last>,
+}
+
+impl Writes for Writer {
+    fn connection(&self) -> &Connection {
+        &self.conn
+    }
 }
 
 /// The numbers of the newest order and event.
