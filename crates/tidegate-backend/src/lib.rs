@@ -44,5 +44,5 @@ pub use ledger::{
 pub use membership::MembershipStore;
 pub use lock::{LockCapabilities, LockStore, Renewal, Renewed};
 pub use outbox::{Deliver, Execute, Outbox, OutboxEntry, OutboxState, Ticket};
-pub use queue::{Handout, Listing, QueueCapabilities, QueueStore, Want};
+pub use queue::{Handout, Listing, QueueCapabilities, QueueOptions, QueueStore, Want};
 pub use steady::SteadyClock;

@@ -5,12 +5,16 @@
 
 use tidegate_core::Millis;
 use tidegate_core::queue::model::Place;
-use tidegate_core::queue::{Claimed, QueueName, Schedule, Scheduled, Settle, Settled, Stats, Task, TaskId, TaskState};
+use tidegate_core::queue::{
+    Claimed, DEFAULT_MAX_ATTEMPTS, QueueName, Schedule, Scheduled, Settle, Settled, Stats, Task, TaskId, TaskState,
+};
 
-use crate::{BoxFuture, Result};
+use crate::{BoxFuture, Error, ErrorKind, Result};
 
 /// Most tasks of one page.
 pub const MAX_QUEUE_PAGE: usize = 1_000;
+/// Most attempts a task may have.
+pub const MAX_ATTEMPTS: u32 = 10_000;
 /// Most dead tasks one call purges.
 pub const MAX_PURGE: usize = 10_000;
 
@@ -25,6 +29,56 @@ pub struct QueueCapabilities {
     pub durable: bool,
     /// [`QueueStore::earlier`] hears of what other processes schedule; else a worker must look by itself.
     pub wakes: bool,
+}
+
+/// Bounds of a store of queues; all processes that share one must agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueOptions {
+    /// Most queues. Default 1,000.
+    pub max_queues: usize,
+    /// Attempts a task has, `1..=MAX_ATTEMPTS`. Default [`DEFAULT_MAX_ATTEMPTS`].
+    pub max_attempts: u32,
+}
+
+impl Default for QueueOptions {
+    fn default() -> Self {
+        Self { max_queues: 1_000, max_attempts: DEFAULT_MAX_ATTEMPTS }
+    }
+}
+
+impl QueueOptions {
+    /// The error of one queue too many.
+    #[must_use]
+    pub fn too_many(&self) -> Error {
+        let text = format!("there are {} queues already; use one of them, or raise the bound", self.max_queues);
+        Error::new(ErrorKind::Limit, text)
+    }
+
+    /// Checks the bounds.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`] names the bound that makes no sense.
+    pub fn check(&self) -> Result<()> {
+        if !(1..=MAX_ATTEMPTS).contains(&self.max_attempts) {
+            let text = format!("the attempts of a task must be 1..={MAX_ATTEMPTS}, not {}", self.max_attempts);
+            return Err(Error::new(ErrorKind::Configuration, text));
+        }
+        if self.max_queues == 0 {
+            return Err(Error::new(ErrorKind::Configuration, "there must be room for one queue at least"));
+        }
+        Ok(())
+    }
+}
+
+/// Where the page after `page` begins, if it was full.
+#[must_use]
+pub fn next_place(listing: &Listing, page: &[Task], limit: usize) -> Option<Place> {
+    let last = page.last().filter(|_| page.len() == limit)?;
+    let at = match listing {
+        Listing::Live(_) => last.visible_at,
+        Listing::Dead => last.dead_at.unwrap_or_default(),
+    };
+    Some((at, last.id.clone()))
 }
 
 /// What a claim asks of one queue.

@@ -26,10 +26,9 @@ pub use deadlines::EmbeddedDeadlines;
 pub use gate::EmbeddedGate;
 #[cfg(feature = "cache")]
 pub use membership::EmbeddedMembership;
-pub use queue::{MemoryQueues, QueueOptions};
+pub use queue::MemoryQueues;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Options, SqliteLedger, SqliteOutbox, SqliteTransaction, Synchronous};
 pub use queue::{SqliteQueueOptions, SqliteQueues};
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Options, SqliteLedger, SqliteTransaction, Synchronous};
+pub use sqlite::{Options, SqliteLedger, SqliteOutbox, SqliteTransaction, Synchronous};
 pub use tidegate_backend::SteadyClock as EmbeddedClock;

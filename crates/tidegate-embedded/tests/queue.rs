@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tempfile::TempDir;
-use tidegate_backend::{BoxFuture, Clock, ErrorKind, ManualClock, QueueStore, Want};
+use tidegate_backend::{BoxFuture, Clock, ErrorKind, ManualClock, QueueOptions, QueueStore, Want};
 use tidegate_conformance::queue::{ATTEMPTS, Harness};
 use tidegate_core::Millis;
 use tidegate_core::queue::{Condition, Due, QueueName, Schedule, Settle, Settled, TaskId, Verdict};
-use tidegate_embedded::{EmbeddedClock, QueueOptions, SqliteQueueOptions, SqliteQueues};
+use tidegate_embedded::{EmbeddedClock, SqliteQueueOptions, SqliteQueues};
 
 struct InFile {
     queues: Arc<SqliteQueues>,

@@ -22,16 +22,23 @@
 //! | `{tg:NAME:m:NAMESPACE}:lead` | string, expires | who builds one |
 //! | `{tg:NAME:m:NAMESPACE}:GENERATION:BUCKET` | string, expires | bits of a generation; `n` instead of a number: its additions |
 //! | `{tg:NAME:m:NAMESPACE}:room` | string | there only while a script runs |
+//! | `{tg:NAME:q:QUEUE}:w`, `:l` | sorted sets | ids of tasks that wait, and that are leased; score: when they can be handed out next |
+//! | `{tg:NAME:q:QUEUE}:d` | sorted set | ids of dead tasks; score: when they died |
+//! | `{tg:NAME:q:QUEUE}:t` | hash | id -> what is known of a task beside that: payload, attempt, receipt |
+//! | `{tg:NAME:q:QUEUE}:m` | hash | `i`: number of the queue, new after a loss; `r`: the last receipt; `t`: the latest time of a claim |
+//! | `{tg:NAME:q}:names` | sorted set | names of queues |
 //! | `{..}:probe` | string, expires | whether the server that holds keys of these braces takes writes |
 //!
 //! In KEY, the encoded key of a cached entry, `%`, `{` and `}` are written `%25`, `%7B` and `%7D`: so it never ends its
 //! braces, the colon before it keeps them from being empty, and no two keys are written alike.
 //!
 //! Channels: `tg:NAME:earlier` (a partition has an earlier head), `tg:NAME:bus:LEDGER` ([`crate::RedisBus`]; without `:LEDGER`
-//! where none is named), `tg:NAME:cw` (a lease that somebody waited for is over).
+//! where none is named), `tg:NAME:cw` (a lease that somebody waited for is over), `tg:NAME:qe` (a queue has an
+//! earlier head).
 
 use tidegate_backend::{CacheKey, LedgerId};
 use tidegate_core::cache::SCHEMA_SLOTS;
+use tidegate_core::queue::QueueName;
 
 /// Most partitions: each gets a share of every claim.
 pub(crate) const MAX_PARTITIONS: usize = 32;
@@ -81,6 +88,17 @@ impl Keys {
     /// The list of hot keys of a cache.
     pub(crate) fn hot_keys(&self, namespace: &str) -> Vec<u8> {
         format!("tg:{}:ch:{namespace}", self.name).into_bytes()
+    /// Waiting, leased, dead, tasks and mark of a queue.
+    pub(crate) fn queue(&self, queue: &QueueName) -> [Vec<u8>; 5] {
+        ["w", "l", "d", "t", "m"].map(|part| format!("{{tg:{}:q:{queue}}}:{part}", self.name).into_bytes())
+    }
+
+    pub(crate) fn queue_names(&self) -> Vec<u8> {
+        format!("{{tg:{}:q}}:names", self.name).into_bytes()
+    }
+
+    pub(crate) fn queue_channel(&self) -> String {
+        format!("tg:{}:qe", self.name)
     }
 
     pub(crate) fn earlier_channel(&self) -> String {

@@ -6,6 +6,7 @@
 //! - `bus/`: [`RedisBus`], what nodes tell each other.
 //! - `cache/`: [`RedisCache`], the store of the cache.
 //! - `membership/`: the bits of membership filters.
+//! - `queue/`: [`RedisQueues`], the delay queue.
 //! - `blocks/`: [`StockCounter`] and [`OrderStatus`], for teams whose order data live elsewhere.
 //!
 //! Redis 6.2 or Valkey 7.2 and newer. No type of the client crosses this crate's border.
@@ -13,10 +14,12 @@
 mod blocks;
 mod bus;
 mod cache;
+mod clock;
 mod connect;
 mod deadlines;
 mod keys;
 mod membership;
+mod queue;
 mod reply;
 mod scripts;
 
@@ -27,3 +30,4 @@ pub use cache::BareReads;
 pub use cache::{RedisCache, RedisCacheOptions};
 pub use connect::{Connector, RedisOptions};
 pub use deadlines::{DeadlineOptions, RedisDeadlines};
+pub use queue::RedisQueues;

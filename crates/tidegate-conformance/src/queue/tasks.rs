@@ -189,10 +189,11 @@ pub async fn numbers_are_true(open: Open<'_>) {
 /// Whoever waits hears of an earlier task, whenever it is scheduled.
 pub async fn earlier_is_never_missed(open: Open<'_>) {
     let it = Subject::open(open).await;
+    let base = it.store.now().0 + LONG;
     for n in 0..50 {
         let earlier = it.store.earlier();
         let mut next = it.handout(0, LONG).await.next_at;
-        let at = it.store.now().0 + LONG - small(n);
+        let at = base - small(n);
         let store = it.store.clone();
         let name = it.queue.clone();
         let other = tokio::spawn(async move { store.schedule(&name, &[task(n, at)]).await.map(|_| ()) });

@@ -5,14 +5,12 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_backend::queue::{Listing, MAX_PURGE};
-use tidegate_backend::{BoxFuture, Clock, Handout, QueueCapabilities, QueueStore, Result, Want};
+use tidegate_backend::queue::{Listing, MAX_PURGE, next_place};
+use tidegate_backend::{BoxFuture, Clock, Handout, QueueCapabilities, QueueOptions, QueueStore, Result, Want};
 use tidegate_core::Millis;
 use tidegate_core::queue::model::Place;
 use tidegate_core::queue::{Queue, QueueName, Schedule, Scheduled, Settle, Settled, Stats, Task, TaskId};
 use tokio::sync::watch;
-
-use super::QueueOptions;
 
 /// Delayed tasks that end with the process.
 pub struct MemoryQueues {
@@ -50,7 +48,7 @@ impl MemoryQueues {
         let mut queues = self.lock();
         if !queues.contains_key(name) {
             if queues.len() >= self.options.max_queues {
-                return Err(super::too_many(self.options.max_queues));
+                return Err(self.options.too_many());
             }
             queues.insert(name.clone(), Queue::new(self.options.max_attempts));
         }
@@ -133,7 +131,7 @@ impl QueueStore for MemoryQueues {
             Listing::Dead => queue.list_dead(now, after.as_ref(), limit),
         };
         let page = self.on(queue, step).unwrap_or_default();
-        let next = super::next_place(&listing, &page, limit);
+        let next = next_place(&listing, &page, limit);
         ready(Ok((page, next)))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! - [`ops`]: operations as scripts and commands. Reads are plain `GET`s.
 //! - [`ears`], [`stream`], [`wire`]: what processes tell each other, through streams that can be resumed.
-//! - [`beat`], [`clock`], [`recent`]: the server's clock; what is done again on a server that was not known.
+//! - [`beat`], [`recent`]: the server's clock; what is done again on a server that was not known.
 //! - [`clear`]: deleting a namespace; counters of tags. [`options`]: [`RedisCacheOptions`]. `ceiling` (feature `ceiling`): what
 //!   the bench compares with.
 //!
@@ -16,7 +16,6 @@ mod beat;
 #[cfg(feature = "ceiling")]
 mod ceiling;
 mod clear;
-mod clock;
 mod ears;
 mod ops;
 mod options;
@@ -43,9 +42,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use self::clock::ServerClock;
 use self::ears::{Ears, Proven};
 use self::recent::{Done, Recent};
+use crate::clock::ServerClock;
 use crate::connect::{self, Call, Connector, RedisOptions, Role};
 use crate::keys::Keys;
 use crate::reply;

@@ -68,6 +68,16 @@ scripts! {
     MEMBERSHIP_MERGE = "membership_merge.lua";
     MEMBERSHIP_REPLACE = "membership_replace.lua";
     MEMBERSHIP_LEAD = "membership_lead.lua";
+    QUEUE_BEGIN = "queue_begin.lua";
+    QUEUE_SCHEDULE = "queue_schedule.lua";
+    QUEUE_CANCEL = "queue_cancel.lua";
+    QUEUE_CLAIM = "queue_claim.lua";
+    QUEUE_SETTLE = "queue_settle.lua";
+    QUEUE_GET = "queue_get.lua";
+    QUEUE_LIST = "queue_list.lua";
+    QUEUE_STATS = "queue_stats.lua";
+    QUEUE_REQUEUE = "queue_requeue.lua";
+    QUEUE_PURGE = "queue_purge.lua";
 }
 
 #[cfg(test)]

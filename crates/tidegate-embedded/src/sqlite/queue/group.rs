@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::IntoIter;
 
 use rusqlite::{Connection, TransactionBehavior};
-use tidegate_backend::{Clock, Error, ErrorKind, Result};
+use tidegate_backend::{Clock, Error, ErrorKind, QueueOptions, Result};
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::super::checkpoint::{Dirty, Writes};
@@ -14,7 +14,6 @@ use super::super::fault;
 use super::super::lane::Lane;
 use super::super::migrate::QUEUES;
 use super::steps::Step;
-use crate::queue::QueueOptions;
 
 /// Most steps of one transaction.
 const MAX_GROUP: usize = 256;

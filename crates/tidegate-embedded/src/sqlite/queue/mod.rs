@@ -14,8 +14,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
-use tidegate_backend::queue::{Listing, MAX_PURGE};
-use tidegate_backend::{BoxFuture, Clock, Error, ErrorKind, Handout, QueueCapabilities, QueueStore, Result, Want};
+use tidegate_backend::queue::{Listing, MAX_PURGE, next_place};
+use tidegate_backend::{
+    BoxFuture, Clock, Error, ErrorKind, Handout, QueueCapabilities, QueueOptions, QueueStore, Result, Want,
+};
 use tidegate_core::Millis;
 use tidegate_core::queue::model::Place;
 use tidegate_core::queue::{QueueName, Schedule, Scheduled, Settle, Settled, Stats, Task, TaskId};
@@ -27,7 +29,6 @@ use super::lane::Lane;
 use super::lock::Lock;
 use super::migrate::QUEUES;
 use super::open::{Options, Role, Synchronous, connect, open_file};
-use crate::queue::{QueueOptions, next_place, too_many};
 use group::{Group, Writer};
 use steps::Step;
 
@@ -92,7 +93,7 @@ pub struct SqliteQueues {
     group: Arc<Group>,
     clock: Arc<dyn Clock>,
     moved: watch::Sender<u64>,
-    max_queues: usize,
+    options: QueueOptions,
 }
 
 impl fmt::Debug for SqliteQueues {
@@ -116,6 +117,7 @@ impl SqliteQueues {
     }
 
     fn open_blocking(options: &SqliteQueueOptions, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
+        options.queues.check()?;
         let file = options.file();
         let (conn, lock) = open_file(&file, &QUEUES)?;
         let readers = (0..READERS).map(|_| connect(&file, &QUEUES, Role::Reader)).collect::<Result<_>>()?;
@@ -135,7 +137,7 @@ impl SqliteQueues {
             group: Group::new(),
             clock,
             moved,
-            max_queues: options.queues.max_queues,
+            options: options.queues,
         }))
     }
 
@@ -198,8 +200,10 @@ impl QueueStore for SqliteQueues {
     }
 
     fn schedule<'a>(&'a self, queue: &'a QueueName, tasks: &'a [Schedule]) -> BoxFuture<'a, Result<Vec<Scheduled>>> {
-        let (queue, tasks, max) = (queue.clone(), tasks.to_vec(), self.max_queues);
-        Box::pin(async move { self.write(move |step| step.schedule(&queue, &tasks)).await?.map_err(|_| too_many(max)) })
+        let (queue, tasks) = (queue.clone(), tasks.to_vec());
+        Box::pin(async move {
+            self.write(move |step| step.schedule(&queue, &tasks)).await?.map_err(|_| self.options.too_many())
+        })
     }
 
     fn cancel<'a>(&'a self, queue: &'a QueueName, ids: &'a [TaskId]) -> BoxFuture<'a, Result<Vec<bool>>> {

@@ -24,7 +24,7 @@ struct Sample {
 
 /// The server's clock. Until it was heard, the host's.
 #[derive(Debug)]
-pub(super) struct ServerClock {
+pub(crate) struct ServerClock {
     began: Instant,
     distance_us: AtomicI64,
     samples: Mutex<Vec<Sample>>,
@@ -35,18 +35,18 @@ fn micros(since: std::time::Duration) -> i64 {
 }
 
 impl ServerClock {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let host = host_now().0.saturating_mul(1_000);
         Self { began: Instant::now(), distance_us: AtomicI64::new(host), samples: Mutex::default() }
     }
 
-    pub(super) fn now(&self) -> Millis {
+    pub(crate) fn now(&self) -> Millis {
         let us = self.distance_us.load(Ordering::Relaxed).saturating_add(micros(self.began.elapsed()));
         Millis(us.div_euclid(1_000))
     }
 
     /// The server said `server_us` (microseconds since 1970) between these instants.
-    pub(super) fn learn(&self, asked: Instant, heard: Instant, server_us: i64) {
+    pub(crate) fn learn(&self, asked: Instant, heard: Instant, server_us: i64) {
         let (asked, heard) = (micros(asked - self.began), micros(heard - self.began));
         let sample = Sample { distance: server_us - (asked + heard) / 2, round_trip: heard - asked };
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,7 +66,7 @@ impl ServerClock {
     }
 
     /// Another server may answer from now on.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.samples.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
