@@ -86,8 +86,10 @@ pub fn next_place(listing: &Listing, page: &[Task], limit: usize) -> Option<Plac
 pub struct Want {
     /// Which.
     pub queue: QueueName,
-    /// Most tasks, `1..=512`.
+    /// Most tasks, `1..=512`; 0 only asks for [`Handout::next_at`].
     pub max: usize,
+    /// For how long they are the caller's, milliseconds, `MIN_LEASE_MS..=MAX_LEASE_MS`.
+    pub lease_ms: i64,
 }
 
 /// What a store says of a queue it was asked about.
@@ -133,9 +135,8 @@ pub trait QueueStore: Send + Sync {
     /// Removes tasks in any state; whether each was there.
     fn cancel<'a>(&'a self, queue: &'a QueueName, ids: &'a [TaskId]) -> BoxFuture<'a, Result<Vec<bool>>>;
 
-    /// Hands out what is due now, an answer for each want in order, in one round trip where there is one; with `max` 0 a
-    /// want only asks for `next_at`.
-    fn claim<'a>(&'a self, wants: &'a [Want], lease_ms: i64) -> BoxFuture<'a, Result<Vec<Handout>>>;
+    /// Hands out what is due now, an answer for each want in order, in one round trip where there is one.
+    fn claim<'a>(&'a self, wants: &'a [Want]) -> BoxFuture<'a, Result<Vec<Handout>>>;
 
     /// Does what the holders of tasks say, in order.
     fn settle<'a>(&'a self, queue: &'a QueueName, tasks: &'a [Settle]) -> BoxFuture<'a, Result<Vec<Settled>>>;

@@ -54,7 +54,7 @@ fn task(n: usize, at: i64) -> Schedule {
 }
 
 async fn claim(queues: &SqliteQueues, max: usize) -> Vec<tidegate_core::queue::Claimed> {
-    queues.claim(&[Want { queue: name(), max }], 60_000).await.expect("it answers").remove(0).tasks
+    queues.claim(&[Want { queue: name(), max, lease_ms: 60_000 }]).await.expect("it answers").remove(0).tasks
 }
 
 #[tokio::test]

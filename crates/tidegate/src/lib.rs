@@ -7,6 +7,7 @@
 //! - [`Catalog`]: SKUs, their stock, its ledger.
 //! - [`Operations`]: events, readiness, the clock, reconciliation.
 //! - [`cache`] (feature `cache`): a typed cache in front of a database; [`Products`]: product pages through it.
+//! - [`queue`] (feature `queue`): a delay queue.
 //! - `workers/`: group commit in front of the ledger, the probe batcher in front of its readers, due orders, the sweep, what
 //!   nodes tell each other and how they find what was lost on the way.
 //!
@@ -22,6 +23,8 @@ mod operations;
 mod orders;
 #[cfg(feature = "cache")]
 pub mod products;
+#[cfg(feature = "queue")]
+pub mod queue;
 #[cfg(all(feature = "redis", any(feature = "mysql", feature = "postgres")))]
 mod redis;
 mod stores;

@@ -158,8 +158,9 @@ pub async fn one_claim_asks_many_queues(open: Open<'_>) {
         let at = if n % 2 == 0 { PAST } else { far.0 };
         it.store.schedule(name, &[task(n, at)]).await.expect("the store answers");
     }
-    let wants: Vec<_> = names.iter().map(|queue| tidegate_backend::Want { queue: queue.clone(), max: 5 }).collect();
-    let answers = it.store.claim(&wants, LONG).await.expect("the store answers");
+    let wants: Vec<_> =
+        names.iter().map(|queue| tidegate_backend::Want { queue: queue.clone(), max: 5, lease_ms: LONG }).collect();
+    let answers = it.store.claim(&wants).await.expect("the store answers");
     assert_eq!(answers.len(), 20);
     for (n, answer) in answers.iter().enumerate() {
         if n % 2 == 0 {

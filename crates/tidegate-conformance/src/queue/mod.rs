@@ -122,8 +122,8 @@ impl Subject {
 }
 
 async fn handout(store: &dyn QueueStore, queue: &QueueName, max: usize, lease_ms: i64) -> Handout {
-    let want = Want { queue: queue.clone(), max };
-    let mut answers = store.claim(&[want], lease_ms).await.expect("the store answers");
+    let want = Want { queue: queue.clone(), max, lease_ms };
+    let mut answers = store.claim(&[want]).await.expect("the store answers");
     assert_eq!(answers.len(), 1);
     answers.remove(0)
 }

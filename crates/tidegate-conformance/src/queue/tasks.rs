@@ -213,7 +213,7 @@ pub async fn it_closes(open: Open<'_>) {
         it.store.close().await;
         it.store.close().await;
         let _ = it.store.schedule(&it.queue, &[task(9, PAST)]).await;
-        let _ = it.store.claim(&[], LONG).await;
+        let _ = it.store.claim(&[]).await;
     };
     tokio::time::timeout(Duration::from_secs(10), closing).await.expect("it ends");
 }

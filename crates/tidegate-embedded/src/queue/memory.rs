@@ -61,11 +61,11 @@ impl MemoryQueues {
         Ok(answers)
     }
 
-    fn hand_out(&self, want: &Want, lease_ms: i64) -> Handout {
+    fn hand_out(&self, want: &Want) -> Handout {
         let now = self.clock.now();
         let us = now.0.max(0).unsigned_abs() * 1_000;
         let step = |queue: &mut Queue| {
-            let tasks = queue.claim(now, us, want.max, lease_ms);
+            let tasks = queue.claim(now, us, want.max, want.lease_ms);
             Handout { tasks, next_at: queue.next_at() }
         };
         self.on(&want.queue, step).unwrap_or(Handout { tasks: Vec::new(), next_at: None })
@@ -94,8 +94,8 @@ impl QueueStore for MemoryQueues {
         ready(Ok(all.unwrap_or_else(|| vec![false; ids.len()])))
     }
 
-    fn claim<'a>(&'a self, wants: &'a [Want], lease_ms: i64) -> BoxFuture<'a, Result<Vec<Handout>>> {
-        ready(Ok(wants.iter().map(|want| self.hand_out(want, lease_ms)).collect()))
+    fn claim<'a>(&'a self, wants: &'a [Want]) -> BoxFuture<'a, Result<Vec<Handout>>> {
+        ready(Ok(wants.iter().map(|want| self.hand_out(want)).collect()))
     }
 
     fn settle<'a>(&'a self, queue: &'a QueueName, tasks: &'a [Settle]) -> BoxFuture<'a, Result<Vec<Settled>>> {

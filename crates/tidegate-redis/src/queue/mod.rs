@@ -218,14 +218,14 @@ impl Inner {
         Ok(there)
     }
 
-    async fn claim(&self, wants: &[Want], lease_ms: i64) -> Result<Vec<Handout>> {
+    async fn claim(&self, wants: &[Want]) -> Result<Vec<Handout>> {
         let attempts = self.options.max_attempts;
         let call = |want: &Want| {
             let max = want.max.min(MAX_BATCH);
             let arguments = vec![
                 max.to_string().into_bytes(),
                 newest_of(max).to_string().into_bytes(),
-                decimal(lease_ms),
+                decimal(want.lease_ms),
                 attempts.to_string().into_bytes(),
                 MAX_BATCH_BYTES.to_string().into_bytes(),
                 lapsed_error(attempts).into_bytes(),
@@ -405,8 +405,8 @@ impl QueueStore for RedisQueues {
         Box::pin(self.inner.cancel(queue, ids))
     }
 
-    fn claim<'a>(&'a self, wants: &'a [Want], lease_ms: i64) -> BoxFuture<'a, Result<Vec<Handout>>> {
-        Box::pin(self.inner.claim(wants, lease_ms))
+    fn claim<'a>(&'a self, wants: &'a [Want]) -> BoxFuture<'a, Result<Vec<Handout>>> {
+        Box::pin(self.inner.claim(wants))
     }
 
     fn settle<'a>(&'a self, queue: &'a QueueName, tasks: &'a [Settle]) -> BoxFuture<'a, Result<Vec<Settled>>> {

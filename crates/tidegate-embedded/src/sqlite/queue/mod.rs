@@ -211,11 +211,11 @@ impl QueueStore for SqliteQueues {
         self.write(move |step| step.cancel(&queue, &ids))
     }
 
-    fn claim<'a>(&'a self, wants: &'a [Want], lease_ms: i64) -> BoxFuture<'a, Result<Vec<Handout>>> {
+    fn claim<'a>(&'a self, wants: &'a [Want]) -> BoxFuture<'a, Result<Vec<Handout>>> {
         let wants = wants.to_vec();
         self.write(move |step| {
             let claim = |want: &Want| {
-                let (tasks, next_at) = step.claim(&want.queue, want.max, lease_ms)?;
+                let (tasks, next_at) = step.claim(&want.queue, want.max, want.lease_ms)?;
                 Ok(Handout { tasks, next_at })
             };
             wants.iter().map(claim).collect()

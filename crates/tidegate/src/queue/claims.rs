@@ -1,0 +1,219 @@
+//! The one loop that claims for every worker of the process.
+//!
+//! One call asks all queues at once, so an idle process with a thousand queues costs the store two calls a second. It sleeps
+//! until the earliest instant that it was told of, is woken by an earlier one, by a worker that has room again, and in any
+//! case after half a second: a wake-up that is lost delays nothing for longer.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidegate_backend::{Handout, QueueStore, Want};
+use tidegate_core::Millis;
+use tidegate_core::queue::{Claimed, QueueName};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinHandle;
+
+/// Longest sleep.
+const TICK: Duration = Duration::from_millis(500);
+/// Most tasks of one queue in one claim.
+const MAX_CLAIM: usize = 256;
+/// The first pause after a failure; it doubles up to [`TICK`].
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// Something that has been due for this long though a worker was free is trouble.
+const OVERDUE: Duration = Duration::from_secs(2);
+
+/// Tasks for one worker, and the room they take.
+pub(super) struct Batch {
+    pub tasks: Vec<Claimed>,
+    pub room: OwnedSemaphorePermit,
+}
+
+/// A worker, as the loop sees it.
+pub(super) struct Line {
+    pub queue: QueueName,
+    pub lease_ms: i64,
+    /// How many tasks it can take.
+    pub room: Arc<Semaphore>,
+    pub batches: mpsc::UnboundedSender<Batch>,
+    pub open: AtomicBool,
+    /// More was due than it could take: it rings once it has room again.
+    pub starved: AtomicBool,
+}
+
+pub(super) struct Claims {
+    store: Arc<dyn QueueStore>,
+    lines: Mutex<Vec<Arc<Line>>>,
+    task: Mutex<Option<JoinHandle<()>>>,
+    /// Rung when a worker has room again, begins or ends.
+    bell: Arc<Notify>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Since when claims fail, and why.
+    failing: Option<(Instant, String)>,
+    /// Since when something is due that a free worker did not get.
+    overdue: Option<Instant>,
+}
+
+impl Claims {
+    pub(super) fn new(store: Arc<dyn QueueStore>) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            lines: Mutex::default(),
+            task: Mutex::default(),
+            bell: Arc::default(),
+            state: Mutex::default(),
+        })
+    }
+
+    fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a worker rings when it has room again.
+    pub(super) fn bell(&self) -> Arc<Notify> {
+        self.bell.clone()
+    }
+
+    /// Claims for `line` from now on.
+    pub(super) fn join(self: &Arc<Self>, line: Arc<Line>) {
+        Self::lock(&self.lines).push(line);
+        let mut task = Self::lock(&self.task);
+        if task.as_ref().is_none_or(JoinHandle::is_finished) {
+            // The loop holds no owner of itself: it ends with the last handle.
+            *task = Some(tokio::spawn(run(Arc::downgrade(self), self.bell.clone())));
+        }
+        self.bell.notify_one();
+    }
+
+    /// No more is claimed for `line`; a claim that is on its way is given back by its worker.
+    pub(super) fn leave(&self, line: &Arc<Line>) {
+        line.open.store(false, Ordering::Release);
+        Self::lock(&self.lines).retain(|other| !Arc::ptr_eq(other, line));
+    }
+
+    pub(super) fn trouble(&self) -> Option<String> {
+        let state = Self::lock(&self.state);
+        if let Some((since, why)) = &state.failing
+            && since.elapsed() >= OVERDUE
+        {
+            return Some(format!("due tasks cannot be claimed: {why}"));
+        }
+        let late = state.overdue.map(|since| since.elapsed()).filter(|late| *late >= OVERDUE)?;
+        Some(format!("tasks have been due for {} s though a worker is free", late.as_secs()))
+    }
+
+    pub(super) async fn close(&self) {
+        let task = Self::lock(&self.task).take();
+        if let Some(task) = task {
+            task.abort();
+            // It was told to end; how it ended is of no interest.
+            let _ = task.await;
+        }
+    }
+
+    /// One round: how long to sleep after it.
+    async fn round(&self, pause: &mut Duration) -> Duration {
+        let lines: Vec<Arc<Line>> = Self::lock(&self.lines).clone();
+        let mut asked = Vec::new();
+        for line in &lines {
+            let free = line.room.available_permits().min(MAX_CLAIM);
+            if free == 0 {
+                line.starved.store(true, Ordering::Release);
+                continue;
+            }
+            let taken = u32::try_from(free).ok().and_then(|free| line.room.clone().try_acquire_many_owned(free).ok());
+            asked.extend(taken.map(|room| (line, room)));
+        }
+        if asked.is_empty() {
+            return TICK;
+        }
+        let want = |(line, room): &(&Arc<Line>, OwnedSemaphorePermit)| Want {
+            queue: line.queue.clone(),
+            max: room.num_permits(),
+            lease_ms: line.lease_ms,
+        };
+        let wants: Vec<Want> = asked.iter().map(want).collect();
+        match self.store.claim(&wants).await {
+            Ok(handouts) => {
+                *pause = FIRST_PAUSE;
+                Self::lock(&self.state).failing = None;
+                self.hand_over(asked, handouts)
+            }
+            Err(e) => {
+                self.failed(&e.to_string());
+                let now = *pause;
+                *pause = (now * 2).min(TICK);
+                now
+            }
+        }
+    }
+
+    fn failed(&self, why: &str) {
+        let mut state = Self::lock(&self.state);
+        match &mut state.failing {
+            Some((_, known)) => why.clone_into(known),
+            None => {
+                tracing::warn!(why, "due tasks cannot be claimed; it is tried again");
+                state.failing = Some((Instant::now(), why.to_owned()));
+            }
+        }
+    }
+
+    /// Gives the tasks to their workers; how long to sleep.
+    fn hand_over(&self, asked: Vec<(&Arc<Line>, OwnedSemaphorePermit)>, handouts: Vec<Handout>) -> Duration {
+        let (mut next, mut waiting) = (None::<Millis>, false);
+        for ((line, mut room), handout) in asked.into_iter().zip(handouts) {
+            let count = handout.tasks.len().min(room.num_permits());
+            let full = count == room.num_permits();
+            if full {
+                line.starved.store(true, Ordering::Release);
+            }
+            if let Some(at) = handout.next_at {
+                // A worker that is full rings once it has room.
+                if !full {
+                    next = Some(next.map_or(at, |next| next.min(at)));
+                    waiting |= handout.tasks.is_empty();
+                }
+            }
+            if let Some(room) = room.split(count)
+                && count > 0
+            {
+                // A worker that is gone does not take it: the leases end by themselves.
+                let _ = line.batches.send(Batch { tasks: handout.tasks, room });
+            }
+            drop(room);
+        }
+        let now = self.store.now();
+        let Some(next) = next else { return TICK };
+        let ms = next.since(now);
+        let mut state = Self::lock(&self.state);
+        state.overdue = if ms < 0 && waiting { state.overdue.or_else(|| Some(Instant::now())) } else { None };
+        drop(state);
+        Duration::from_millis(ms.max(0).unsigned_abs()).min(TICK)
+    }
+}
+
+async fn run(claims: std::sync::Weak<Claims>, bell: Arc<Notify>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let (sleep, earlier) = {
+            let Some(claims) = claims.upgrade() else { return };
+            // Before the claim: what is scheduled while it runs wakes.
+            let earlier = claims.store.earlier();
+            (claims.round(&mut pause).await, earlier)
+        };
+        if sleep.is_zero() {
+            tokio::task::yield_now().await;
+            continue;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(sleep) => {}
+            () = earlier => {}
+            () = bell.notified() => {}
+        }
+    }
+}
