@@ -7,6 +7,7 @@
 //! - [`cache`]: the cases a [`tidegate_backend::CacheStore`] passes; [`cache_store_conformance!`] makes a test of each.
 //! - [`deadlines`]: the cases a [`tidegate_backend::DeadlineQueue`] passes; [`deadline_conformance!`] makes a test of each.
 //! - [`membership`]: the cases a [`tidegate_backend::MembershipStore`] passes; [`membership_conformance!`] makes a test of each.
+//! - [`lock`]: the cases a [`tidegate_backend::LockStore`] passes; [`lock_conformance!`] makes a test of each.
 //! - [`queue`]: the cases a [`tidegate_backend::QueueStore`] passes; [`queue_conformance!`] makes a test of each.
 //! - [`ledger`]: the cases a [`tidegate_backend::Ledger`] passes; [`ledger_conformance!`] makes a test of each.
 
@@ -15,6 +16,7 @@ pub mod deadlines;
 pub mod faulty;
 pub mod ledger;
 pub mod membership;
+pub mod lock;
 pub mod oracle;
 pub mod queue;
 #[cfg(feature = "servers")]
@@ -164,6 +166,31 @@ macro_rules! queue_conformance {
             async fn $case() {
                 $crate::queue::$case(&|| Box::pin(async {
                     Box::new($open().await) as Box<dyn $crate::queue::Harness>
+                })).await;
+            }
+        )+
+    };
+}
+
+/// One `#[tokio::test]` for every case of [`lock`]. `$open` is an async function `fn() -> impl lock::Harness` that opens a
+/// fresh, empty store.
+#[macro_export]
+macro_rules! lock_conformance {
+    ($open:path) => {
+        $crate::lock_conformance!($open;
+            one_holder_at_a_time, asking_again_is_the_same_request, a_floor_lifts_the_fence, a_lock_ends_by_itself,
+            renewals_are_each_their_own, a_look_shows_the_holder, names_are_bytes,
+            fences_survive_the_loss_of_the_store, the_line_is_served_in_order, whoever_leaves_holds_up_nobody,
+            the_dead_are_skipped, a_waiter_that_does_not_answer_loses_its_turn,
+            a_lock_that_ran_out_goes_to_the_line, a_waiter_is_granted_above_its_floor, locks_close,
+            random_operations_agree_with_the_lock);
+    };
+    ($open:path; $($case:ident),+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                $crate::lock::$case(&|| Box::pin(async {
+                    Box::new($open().await) as Box<dyn $crate::lock::Harness>
                 })).await;
             }
         )+

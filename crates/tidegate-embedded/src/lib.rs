@@ -3,6 +3,7 @@
 //! - [`EmbeddedClock`]: the order clock of one process: it survives steps of the host's clock and suspend.
 //! - [`gate`]: [`EmbeddedGate`], copies of what is available, in sharded maps.
 //! - [`deadlines`]: [`EmbeddedDeadlines`], an index of deadlines in memory; the ledger rebuilds it at a start.
+//! - [`locks`]: [`EmbeddedLocks`], locks of one process.
 //! - [`queue`]: the delay queue: [`MemoryQueues`], and `SqliteQueues` (feature `sqlite`), which outlives the process.
 //! - `cache` (feature `cache`): `EmbeddedCache`, cached entries in memory, bounded by bytes.
 //! - `membership` (the same): `EmbeddedMembership`, which ids there are.
@@ -16,6 +17,7 @@ pub mod deadlines;
 pub mod gate;
 #[cfg(feature = "cache")]
 pub mod membership;
+pub mod locks;
 pub mod queue;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -26,6 +28,7 @@ pub use deadlines::EmbeddedDeadlines;
 pub use gate::EmbeddedGate;
 #[cfg(feature = "cache")]
 pub use membership::EmbeddedMembership;
+pub use locks::EmbeddedLocks;
 pub use queue::MemoryQueues;
 #[cfg(feature = "sqlite")]
 pub use queue::{SqliteQueueOptions, SqliteQueues};

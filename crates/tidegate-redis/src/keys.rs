@@ -22,6 +22,10 @@
 //! | `{tg:NAME:m:NAMESPACE}:lead` | string, expires | who builds one |
 //! | `{tg:NAME:m:NAMESPACE}:GENERATION:BUCKET` | string, expires | bits of a generation; `n` instead of a number: its additions |
 //! | `{tg:NAME:m:NAMESPACE}:room` | string | there only while a script runs |
+//! | `{tg:NAME:lP}:h:LOCK` | hash, expires | who holds a lock: `t`: token, `f`: fence |
+//! | `{tg:NAME:lP}:f:LOCK` | string, expires | its last fence |
+//! | `{tg:NAME:lP}:l:LOCK`, `:w:LOCK` | sorted set, hash, expire | tokens that wait, by arrival; token -> process and floor |
+//! | `{tg:NAME:lP}:alive` | sorted set, expires | processes that wait; score: how long their last sign of life counts |
 //! | `{tg:NAME:q:QUEUE}:w`, `:l` | sorted sets | ids of tasks that wait, and that are leased; score: when they can be handed out next |
 //! | `{tg:NAME:q:QUEUE}:d` | sorted set | ids of dead tasks; score: when they died |
 //! | `{tg:NAME:q:QUEUE}:t` | hash | id -> what is known of a task beside that: payload, attempt, receipt |
@@ -34,14 +38,18 @@
 //!
 //! Channels: `tg:NAME:earlier` (a partition has an earlier head), `tg:NAME:bus:LEDGER` ([`crate::RedisBus`]; without `:LEDGER`
 //! where none is named), `tg:NAME:cw` (a lease that somebody waited for is over), `tg:NAME:qe` (a queue has an
-//! earlier head).
+//! earlier head), `tg:NAME:lw:PROCESS` (a lock was handed to a waiter of this process).
 
 use tidegate_backend::{CacheKey, LedgerId};
 use tidegate_core::cache::SCHEMA_SLOTS;
+use tidegate_core::lock::LockName;
 use tidegate_core::queue::QueueName;
 
 /// Most partitions: each gets a share of every claim.
 pub(crate) const MAX_PARTITIONS: usize = 32;
+
+/// Parts that locks are spread over.
+pub(crate) const LOCK_PARTS: usize = 64;
 
 /// The keys of one shop.
 #[derive(Debug, Clone)]
@@ -88,6 +96,28 @@ impl Keys {
     /// The list of hot keys of a cache.
     pub(crate) fn hot_keys(&self, namespace: &str) -> Vec<u8> {
         format!("tg:{}:ch:{namespace}", self.name).into_bytes()
+    /// Holder, fence, line and waiters of a lock; what its part of the locks knows of processes.
+    pub(crate) fn lock(&self, lock: &LockName) -> [Vec<u8>; 5] {
+        let part = Self::lock_part(lock);
+        let of = |kind: &str| format!("{{tg:{}:l{part}}}:{kind}:{lock}", self.name).into_bytes();
+        [of("h"), of("f"), of("l"), of("w"), self.locks_alive(part)]
+    }
+
+    /// Locks are spread over parts by their names: a process gives its signs of life to parts, not to locks.
+    pub(crate) fn lock_part(lock: &LockName) -> usize {
+        let hash = xxhash_rust::xxh3::xxh3_64(lock.as_str().as_bytes());
+        usize::try_from(hash % LOCK_PARTS as u64).expect("it is small")
+    }
+
+    pub(crate) fn locks_alive(&self, part: usize) -> Vec<u8> {
+        format!("{{tg:{}:l{part}}}:alive", self.name).into_bytes()
+    }
+
+    /// What the channels of processes begin with.
+    pub(crate) fn lock_channel(&self) -> String {
+        format!("tg:{}:lw:", self.name)
+    }
+
     /// Waiting, leased, dead, tasks and mark of a queue.
     pub(crate) fn queue(&self, queue: &QueueName) -> [Vec<u8>; 5] {
         ["w", "l", "d", "t", "m"].map(|part| format!("{{tg:{}:q:{queue}}}:{part}", self.name).into_bytes())

@@ -6,6 +6,7 @@
 //! - `bus/`: [`RedisBus`], what nodes tell each other.
 //! - `cache/`: [`RedisCache`], the store of the cache.
 //! - `membership/`: the bits of membership filters.
+//! - `locks.rs`: [`RedisLocks`].
 //! - `queue/`: [`RedisQueues`], the delay queue.
 //! - `blocks/`: [`StockCounter`] and [`OrderStatus`], for teams whose order data live elsewhere.
 //!
@@ -19,6 +20,7 @@ mod connect;
 mod deadlines;
 mod keys;
 mod membership;
+mod locks;
 mod queue;
 mod reply;
 mod scripts;
@@ -30,4 +32,5 @@ pub use cache::BareReads;
 pub use cache::{RedisCache, RedisCacheOptions};
 pub use connect::{Connector, RedisOptions};
 pub use deadlines::{DeadlineOptions, RedisDeadlines};
+pub use locks::RedisLocks;
 pub use queue::RedisQueues;

@@ -191,6 +191,12 @@ impl Lock {
         Look { held: held.map(|h| (h.fence, h.until.since(now))), waiters: self.line.len() }
     }
 
+    /// The last fence that was given.
+    #[must_use]
+    pub fn last_fence(&self) -> Fence {
+        self.last
+    }
+
     /// Whether nothing of it is alive: it may be forgotten once its last fence is behind the clock.
     #[must_use]
     pub fn is_idle(&self, now: Millis) -> bool {

@@ -68,6 +68,11 @@ scripts! {
     MEMBERSHIP_MERGE = "membership_merge.lua";
     MEMBERSHIP_REPLACE = "membership_replace.lua";
     MEMBERSHIP_LEAD = "membership_lead.lua";
+    LOCK_ACQUIRE = "lock_acquire.lua";
+    LOCK_RELEASE = "lock_release.lua";
+    LOCK_RENEW = "lock_renew.lua";
+    LOCK_LOOK = "lock_look.lua";
+    LOCK_SIGN = "lock_sign.lua";
     QUEUE_BEGIN = "queue_begin.lua";
     QUEUE_SCHEDULE = "queue_schedule.lua";
     QUEUE_CANCEL = "queue_cancel.lua";

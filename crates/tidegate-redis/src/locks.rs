@@ -1,0 +1,216 @@
+//! Locks on Redis: a key that expires for each holder, a line of tokens for those who wait, handed over inside the script
+//! that frees the lock. A process has one channel on which it is told what its waiters were handed, whatever their number,
+//! and gives its signs of life to parts of the locks.
+
+use redis::Value;
+use tidegate_backend::{BoxFuture, LockCapabilities, LockStore, Renewal, Renewed, Result};
+use tidegate_core::Millis;
+use tidegate_core::lock::rules::{ALIVE_MS, CONFIRM_MS, MAX_WAIT_MS, MAX_WAITERS};
+use tidegate_core::lock::{Acquire, Acquired, Fence, LockName, LockToken, Look, MAX_TTL_MS, Process};
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::connect::{Call, Connector, Heard, Listener};
+use crate::keys::{Keys, LOCK_PARTS};
+use crate::reply;
+use crate::scripts;
+
+/// Life of a line after somebody joined it last: the longest wait, and some more.
+const LINE_MS: i64 = MAX_WAIT_MS + 5_000;
+/// Life of a fence: the longest lock, and as much again. After it the clock alone makes fences grow.
+const FENCE_MS: i64 = 2 * MAX_TTL_MS;
+/// Names that one look at the channel gives.
+const MAX_WOKEN: usize = 1_024;
+
+/// Locks in Redis or Valkey, shared by every process that names the same server and name.
+pub struct RedisLocks {
+    connector: Connector,
+    keys: Keys,
+    process: Process,
+    channel: Vec<u8>,
+    /// `None` once it is closed.
+    listener: AsyncMutex<Option<Listener>>,
+}
+
+fn decimal(number: i64) -> Vec<u8> {
+    number.to_string().into_bytes()
+}
+
+impl RedisLocks {
+    /// Opens the locks under the name of `connector`'s options. A server that cannot be reached is no error: calls fail
+    /// until it can.
+    #[must_use]
+    pub fn open(connector: Connector) -> Self {
+        let keys = Keys::new(&connector.options().name);
+        // 52 bits: it passes through Lua's numbers nowhere, but other stores' do.
+        let process = Process(uuid::Uuid::new_v4().as_u64_pair().0 >> 12);
+        let channel = keys.lock_channel();
+        let listener = Listener::start(connector.options().clone(), format!("{channel}{}", hex(process)));
+        Self { connector, keys, process, channel: channel.into_bytes(), listener: AsyncMutex::new(Some(listener)) }
+    }
+
+    /// The connection it uses.
+    #[must_use]
+    pub fn connector(&self) -> &Connector {
+        &self.connector
+    }
+
+    fn acquire_call(&self, name: &LockName, asked: &Acquire) -> Call {
+        let arguments = vec![
+            asked.token.as_str().into(),
+            hex(asked.process).into_bytes(),
+            decimal(asked.ttl_ms),
+            asked.floor.map_or_else(Vec::new, |floor| floor.0.to_string().into_bytes()),
+            if asked.wait { b"1".to_vec() } else { b"0".to_vec() },
+            decimal(CONFIRM_MS),
+            decimal(ALIVE_MS),
+            MAX_WAITERS.to_string().into_bytes(),
+            decimal(LINE_MS),
+            decimal(FENCE_MS),
+            self.channel.clone(),
+            name.as_str().into(),
+        ];
+        Call::script(&scripts::LOCK_ACQUIRE, self.keys.lock(name).to_vec(), arguments)
+    }
+
+    async fn give_up(&self, name: &LockName, token: &LockToken, leave: bool) -> Result<bool> {
+        let arguments = vec![
+            token.as_str().into(),
+            if leave { b"1".to_vec() } else { b"0".to_vec() },
+            decimal(CONFIRM_MS),
+            decimal(FENCE_MS),
+            self.channel.clone(),
+            name.as_str().into(),
+        ];
+        let call = Call::script(&scripts::LOCK_RELEASE, self.keys.lock(name).to_vec(), arguments);
+        Ok(reply::integer(&self.connector.one(call).await?)? == 1)
+    }
+}
+
+/// A process in keys and channels: 16 digits.
+fn hex(process: Process) -> String {
+    format!("{:016x}", process.0)
+}
+
+fn fence(value: &Value) -> Result<Fence> {
+    u64::try_from(reply::integer(value)?).map(Fence).map_err(|_| reply::strange(value))
+}
+
+fn acquired(answer: &Value) -> Result<Acquired> {
+    let parts = reply::list(answer)?;
+    match parts {
+        [kind, number, until] if reply::bytes(kind)? == b"G" => {
+            Ok(Acquired::Granted { fence: fence(number)?, until: Millis(reply::integer(until)?) })
+        }
+        [kind, left, before] if reply::bytes(kind)? == b"H" => {
+            Ok(Acquired::Held { for_ms: reply::integer(left)?, before: usize::try_from(reply::integer(before)?).ok() })
+        }
+        [kind] if reply::bytes(kind)? == b"F" => Ok(Acquired::Full),
+        _ => Err(reply::strange(answer)),
+    }
+}
+
+fn renewed(answer: &Value) -> Result<Renewed> {
+    match answer {
+        Value::BulkString(text) if text.is_empty() => Ok(None),
+        _ => {
+            let [number, until] = reply::parts::<2>(answer)?;
+            Ok(Some((fence(number)?, Millis(reply::integer(until)?))))
+        }
+    }
+}
+
+impl LockStore for RedisLocks {
+    fn capabilities(&self) -> LockCapabilities {
+        LockCapabilities { name: "redis", shared: true }
+    }
+
+    fn process(&self) -> Process {
+        self.process
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.connector.trouble()
+    }
+
+    fn acquire<'a>(&'a self, name: &'a LockName, asked: &'a Acquire) -> BoxFuture<'a, Result<Acquired>> {
+        Box::pin(async move { acquired(&self.connector.one(self.acquire_call(name, asked)).await?) })
+    }
+
+    fn release<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(self.give_up(name, token, false))
+    }
+
+    fn leave<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.give_up(name, token, true).await.map(drop) })
+    }
+
+    fn renew<'a>(&'a self, locks: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
+        let call = |renewal: &Renewal| {
+            let [holder, number, ..] = self.keys.lock(&renewal.name);
+            let arguments = vec![renewal.token.as_str().into(), decimal(renewal.ttl_ms), decimal(FENCE_MS)];
+            Call::script(&scripts::LOCK_RENEW, vec![holder, number], arguments)
+        };
+        let calls: Vec<Call> = locks.iter().map(call).collect();
+        Box::pin(async move {
+            let answers = self.connector.run(calls).await;
+            answers.into_iter().map(|answer| answer.and_then(|answer| renewed(&answer))).collect()
+        })
+    }
+
+    fn look<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Look>> {
+        Box::pin(async move {
+            let [holder, _, line, ..] = self.keys.lock(name);
+            let answer = self.connector.one(Call::script(&scripts::LOCK_LOOK, vec![holder, line], Vec::new())).await?;
+            let [number, left, waiters] = reply::parts::<3>(&answer)?;
+            let left = reply::integer(left)?;
+            let held = if left > 0 && !reply::bytes(number)?.is_empty() { Some((fence(number)?, left)) } else { None };
+            Ok(Look { held, waiters: usize::try_from(reply::integer(waiters)?).unwrap_or(0) })
+        })
+    }
+
+    fn sign<'a>(&'a self, names: &'a [LockName]) -> BoxFuture<'a, Result<()>> {
+        let mut parts = [false; LOCK_PARTS];
+        for name in names {
+            parts[Keys::lock_part(name)] = true;
+        }
+        let arguments = vec![hex(self.process).into_bytes(), decimal(ALIVE_MS), decimal(LINE_MS)];
+        let call =
+            |part: usize| Call::script(&scripts::LOCK_SIGN, vec![self.keys.locks_alive(part)], arguments.clone());
+        let calls: Vec<Call> = (0..LOCK_PARTS).filter(|part| parts[*part]).map(call).collect();
+        Box::pin(async move {
+            for answer in self.connector.run(calls).await {
+                answer?;
+            }
+            Ok(())
+        })
+    }
+
+    fn woken(&self) -> BoxFuture<'_, Vec<LockName>> {
+        Box::pin(async move {
+            let mut listener = self.listener.lock().await;
+            let Some(listener) = listener.as_mut() else { return std::future::pending().await };
+            let mut names = Vec::new();
+            let mut heard = Some(listener.next().await);
+            while let Some(one) = heard {
+                match one {
+                    Heard::Gap => return Vec::new(),
+                    Heard::Message(bytes) => {
+                        let name = std::str::from_utf8(&bytes).ok().and_then(|text| LockName::parse(text).ok());
+                        names.extend(name);
+                    }
+                }
+                heard = if names.len() < MAX_WOKEN { listener.try_next() } else { None };
+            }
+            names
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            // Whoever listens has it until it hears something: then nobody needs to be told to stop.
+            if let Ok(mut listener) = self.listener.try_lock() {
+                drop(listener.take());
+            }
+        })
+    }
+}

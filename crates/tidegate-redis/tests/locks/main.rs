@@ -1,0 +1,7 @@
+//! Locks on real servers.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod contract;
