@@ -66,9 +66,9 @@ pub trait LockStore: Send + Sync {
     /// A sign of life of this process to the lines of these locks, due every `tidegate_core::lock::rules::SIGN_MS`.
     fn sign<'a>(&'a self, names: &'a [LockName]) -> BoxFuture<'a, Result<()>>;
 
-    /// Names of locks that were handed to waiters of this process, at least one; an empty answer says that some may have
-    /// been missed. One caller at a time.
-    fn woken(&self) -> BoxFuture<'_, Vec<LockName>>;
+    /// Locks that were handed to waiters of this process, and to which, at least one; an empty answer says that some may
+    /// have been missed. One caller at a time.
+    fn woken(&self) -> BoxFuture<'_, Vec<(LockName, LockToken)>>;
 
     /// Ends the tasks of its own.
     fn close(&self) -> BoxFuture<'_, ()>;

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_backend::{BoxFuture, Clock, LockCapabilities, LockStore, Renewal, Renewed, Result};
+use tidegate_core::Map;
 use tidegate_core::Millis;
 use tidegate_core::lock::model::Step;
 use tidegate_core::lock::rules::ALIVE_MS;
-use tidegate_core::lock::{Acquire, Acquired, Lock, LockName, LockToken, Look, Process};
-use tidegate_core::{Map, Set};
+use tidegate_core::lock::{Acquire, Acquired, Handed, Lock, LockName, LockToken, Look, Process};
 use tokio::sync::Notify;
 
 /// Maps that the locks are spread over.
@@ -55,7 +55,7 @@ struct Handle {
 
 #[derive(Default)]
 struct Woken {
-    names: VecDeque<LockName>,
+    names: VecDeque<(LockName, LockToken)>,
     missed: bool,
 }
 
@@ -118,7 +118,7 @@ impl Drop for EmbeddedLocks {
 
 impl Store {
     /// One step on a lock, and whoever it wakes is told.
-    fn on<T>(&self, name: &LockName, step: impl FnOnce(&mut Lock, Step<'_>) -> (T, Option<Process>)) -> T {
+    fn on<T>(&self, name: &LockName, step: impl FnOnce(&mut Lock, Step<'_>) -> (T, Option<Handed>)) -> T {
         let now = self.clock.now();
         let now_us = now.0.max(0).unsigned_abs() * 1_000;
         let alive = |process: Process| self.is_alive(process, now);
@@ -136,8 +136,8 @@ impl Store {
             shard.sweep_at = SWEEP.max(2 * shard.locks.len());
         }
         drop(shard);
-        if let Some(process) = wake {
-            self.wake(process, name);
+        if let Some(handed) = wake {
+            self.wake(handed, name);
         }
         answer
     }
@@ -147,11 +147,11 @@ impl Store {
         handle.is_some_and(|handle| now.since(*lock(&handle.seen)) <= ALIVE_MS)
     }
 
-    fn wake(&self, process: Process, name: &LockName) {
-        let Some(handle) = lock(&self.processes).get(&process).cloned() else { return };
+    fn wake(&self, handed: Handed, name: &LockName) {
+        let Some(handle) = lock(&self.processes).get(&handed.process).cloned() else { return };
         let mut woken = lock(&handle.woken);
         if woken.names.len() < MAX_WOKEN {
-            woken.names.push_back(name.clone());
+            woken.names.push_back((name.clone(), handed.token));
         } else {
             woken.missed = true;
         }
@@ -207,7 +207,7 @@ impl LockStore for EmbeddedLocks {
         ready(Ok(()))
     }
 
-    fn woken(&self) -> BoxFuture<'_, Vec<LockName>> {
+    fn woken(&self) -> BoxFuture<'_, Vec<(LockName, LockToken)>> {
         Box::pin(async move {
             loop {
                 let rung = self.handle.bell.notified();
@@ -218,8 +218,7 @@ impl LockStore for EmbeddedLocks {
                         return Vec::new();
                     }
                     if !woken.names.is_empty() {
-                        let names: Set<LockName> = woken.names.drain(..).collect();
-                        return names.into_iter().collect();
+                        return woken.names.drain(..).collect();
                     }
                 }
                 rung.await;

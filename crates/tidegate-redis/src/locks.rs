@@ -109,6 +109,12 @@ fn acquired(answer: &Value) -> Result<Acquired> {
     }
 }
 
+/// Token, a blank, name.
+fn handed(message: &[u8]) -> Option<(LockName, LockToken)> {
+    let (token, name) = std::str::from_utf8(message).ok()?.split_once(' ')?;
+    Some((LockName::parse(name).ok()?, LockToken::parse(token).ok()?))
+}
+
 fn renewed(answer: &Value) -> Result<Renewed> {
     match answer {
         Value::BulkString(text) if text.is_empty() => Ok(None),
@@ -185,7 +191,7 @@ impl LockStore for RedisLocks {
         })
     }
 
-    fn woken(&self) -> BoxFuture<'_, Vec<LockName>> {
+    fn woken(&self) -> BoxFuture<'_, Vec<(LockName, LockToken)>> {
         Box::pin(async move {
             let mut listener = self.listener.lock().await;
             let Some(listener) = listener.as_mut() else { return std::future::pending().await };
@@ -194,10 +200,7 @@ impl LockStore for RedisLocks {
             while let Some(one) = heard {
                 match one {
                     Heard::Gap => return Vec::new(),
-                    Heard::Message(bytes) => {
-                        let name = std::str::from_utf8(&bytes).ok().and_then(|text| LockName::parse(text).ok());
-                        names.extend(name);
-                    }
+                    Heard::Message(bytes) => names.extend(handed(&bytes)),
                 }
                 heard = if names.len() < MAX_WOKEN { listener.try_next() } else { None };
             }

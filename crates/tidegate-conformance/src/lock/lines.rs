@@ -29,7 +29,7 @@ pub async fn the_line_is_served_in_order(open: Open<'_>) {
         let barging = it.acquire("a", 100).await;
         assert!(matches!(barging, Acquired::Held { before: None, .. }), "{barging:?}");
         let store = &*stores[usize::try_from(n % 2).expect("small")];
-        woken(store, "a").await;
+        woken(store, "a", n).await;
         granted(wait(store, "a", n).await);
     }
     assert!(it.release("a", 6).await);
@@ -48,7 +48,7 @@ pub async fn whoever_leaves_holds_up_nobody(open: Open<'_>) {
     assert!(it.release("a", 1).await);
     // It is 3's now, which goes, too.
     it.store.leave(&name("a"), &token(3)).await.expect("the store answers");
-    woken(&*it.store, "a").await;
+    woken(&*it.store, "a", 4).await;
     granted(it.wait("a", 4).await);
     assert_eq!(it.store.look(&name("a")).await.expect("the store answers").waiters, 0);
     it.store.leave(&name("a"), &token(77)).await.expect("leaving a line one is not in is nothing");
@@ -72,7 +72,7 @@ pub async fn the_dead_are_skipped(open: Open<'_>) {
         passed += SIGN_MS;
     }
     assert!(it.release("a", 1).await);
-    woken(&*it.store, "a").await;
+    woken(&*it.store, "a", 50).await;
     granted(it.wait("a", 50).await);
 }
 
@@ -100,7 +100,7 @@ pub async fn a_lock_that_ran_out_goes_to_the_line(open: Open<'_>) {
     it.store.sign(&[name("a")]).await.expect("the store answers");
     let newcomer = it.acquire("a", 3).await;
     assert!(matches!(newcomer, Acquired::Held { before: None, .. }), "{newcomer:?}");
-    woken(&*it.store, "a").await;
+    woken(&*it.store, "a", 2).await;
     granted(it.wait("a", 2).await);
 }
 

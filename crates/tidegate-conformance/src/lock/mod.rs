@@ -114,12 +114,12 @@ fn token(n: u64) -> LockToken {
     LockToken::parse(&format!("token-of-caller-{n}")).expect("a token")
 }
 
-/// Whoever hears that one of its waiters was handed `lock`, within five seconds.
-async fn woken(store: &dyn LockStore, lock: &str) {
+/// Caller `n` hears within five seconds that it was handed `lock`.
+async fn woken(store: &dyn LockStore, lock: &str, n: u64) {
     let heard = async {
         loop {
             let names = store.woken().await;
-            if names.is_empty() || names.contains(&name(lock)) {
+            if names.is_empty() || names.contains(&(name(lock), token(n))) {
                 // Some may have been missed: the waiter asks.
                 return;
             }

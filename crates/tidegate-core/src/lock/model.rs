@@ -45,13 +45,22 @@ pub enum Acquired {
     Full,
 }
 
+/// A waiter that was handed a lock, and is to be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handed {
+    /// Where it waits.
+    pub process: Process,
+    /// Which it is.
+    pub token: LockToken,
+}
+
 /// What a release did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Released {
     /// The lock was the caller's.
     pub held: bool,
-    /// It was handed to a waiter of this process, which is to be told.
-    pub wake: Option<Process>,
+    /// It was handed to this waiter.
+    pub wake: Option<Handed>,
 }
 
 /// A lock as it stands.
@@ -99,8 +108,8 @@ pub struct Step<'a> {
 
 impl Lock {
     /// Takes the lock, or keeps it (the same token: the same fence, and its time begins anew), or joins the line.
-    /// Also gives the process to wake, if a lock that ran out was handed to another than the caller.
-    pub fn acquire(&mut self, step: Step<'_>, asked: &Acquire) -> (Acquired, Option<Process>) {
+    /// Also gives the waiter to wake, if a lock that ran out was handed to another than the caller.
+    pub fn acquire(&mut self, step: Step<'_>, asked: &Acquire) -> (Acquired, Option<Handed>) {
         if let Some(granted) = self.again(step, asked) {
             return (granted, None);
         }
@@ -111,7 +120,7 @@ impl Lock {
             }
             self.line.push_back(Waiter { token: asked.token.clone(), process: asked.process, floor: asked.floor });
         }
-        let wake = self.settle(step).filter(|_| self.holder.as_ref().is_some_and(|holder| holder.token != asked.token));
+        let wake = self.settle(step).filter(|handed| handed.token != asked.token);
         if let Some(granted) = self.again(step, asked) {
             return (granted, wake);
         }
@@ -144,7 +153,7 @@ impl Lock {
     }
 
     /// Lets go of a lock that ran out, and hands a free one to the first live waiter, which is to be told.
-    fn settle(&mut self, step: Step<'_>) -> Option<Process> {
+    fn settle(&mut self, step: Step<'_>) -> Option<Handed> {
         if self.holder.as_ref().is_some_and(|holder| step.now < holder.until) {
             return None;
         }
@@ -155,8 +164,8 @@ impl Lock {
             }
             self.last = next_fence(self.last, waiter.floor, step.now_us);
             let until = step.now.plus(CONFIRM_MS);
-            self.holder = Some(Holder { token: waiter.token, fence: self.last, until });
-            return Some(waiter.process);
+            self.holder = Some(Holder { token: waiter.token.clone(), fence: self.last, until });
+            return Some(Handed { process: waiter.process, token: waiter.token });
         }
         None
     }

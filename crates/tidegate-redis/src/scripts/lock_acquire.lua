@@ -2,7 +2,7 @@
 -- KEYS     holder, fence, line, waiters, alive
 -- ARGV[1]  token, ARGV[2] process, ARGV[3] time (ms), ARGV[4] floor or '', ARGV[5] '1': joins the line
 -- ARGV[6]  time to confirm (ms), ARGV[7] how long a sign of life counts (ms), ARGV[8] most waiters, ARGV[9] life of the line (ms)
--- ARGV[10] life of the fence (ms), ARGV[11] what channels begin with, ARGV[12] the lock's name: told to who was handed it
+-- ARGV[10] life of the fence (ms), ARGV[11] what channels begin with, ARGV[12] the lock's name: told, after its token, to who was handed it
 -- returns  'G', fence, end of the grant (ms), or 'H', what is left (ms), how many are before in the line or -1, or 'F'
 -- bound    the line's waiters that are dead (each is removed once), 10,000
 -- holder: hash of t (token), f (fence). line: tokens by arrival. waiters: token -> process (16), floor. All expire.
@@ -57,7 +57,7 @@ local function hand_over()
     local whose = string.sub(waiter, 1, 16)
     if tonumber(redis.call('ZSCORE', alive, whose) or 0) >= now then
       give(first, next_fence(tonumber(string.sub(waiter, 17))), tonumber(ARGV[6]))
-      redis.call('PUBLISH', ARGV[11] .. whose, ARGV[12])
+      redis.call('PUBLISH', ARGV[11] .. whose, first .. ' ' .. ARGV[12])
       return
     end
   end

@@ -1,7 +1,7 @@
 -- Gives a lock back and hands it to the first live waiter; with '1' also leaves the line.
 -- KEYS     holder, fence, line, waiters, alive
 -- ARGV[1]  token, ARGV[2] '1': leaves the line, ARGV[3] time to confirm (ms), ARGV[4] life of the fence (ms)
--- ARGV[5]  what channels begin with, ARGV[6] the lock's name: told to who was handed it
+-- ARGV[5]  what channels begin with, ARGV[6] the lock's name: told, after its token, to who was handed it
 -- returns  1: it was the caller's, else 0
 -- bound    the line's waiters, 10,000
 local holder, fence, line, waiters, alive = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -39,7 +39,7 @@ while true do
     redis.call('SET', fence, number, 'PX', ARGV[4])
     redis.call('HSET', holder, 't', first, 'f', number)
     redis.call('PEXPIRE', holder, ARGV[3])
-    redis.call('PUBLISH', ARGV[5] .. whose, ARGV[6])
+    redis.call('PUBLISH', ARGV[5] .. whose, first .. ' ' .. ARGV[6])
     return held
   end
 end

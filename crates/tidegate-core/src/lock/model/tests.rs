@@ -18,7 +18,11 @@ fn at(now: i64, alive: &dyn Fn(Process) -> bool) -> Step<'_> {
 
 const ALL: &dyn Fn(Process) -> bool = &|_| true;
 
-fn fence(acquired: (Acquired, Option<Process>)) -> Fence {
+fn handed(n: u64) -> Option<Handed> {
+    Some(Handed { process: Process(n), token: token(n) })
+}
+
+fn fence(acquired: (Acquired, Option<Handed>)) -> Fence {
     match acquired.0 {
         Acquired::Granted { fence, .. } => fence,
         other => panic!("not granted: {other:?}"),
@@ -53,12 +57,12 @@ fn the_line_is_served_in_order_and_nobody_barges_in() {
         let before = usize::try_from(n - 2).expect("small");
         assert_eq!(lock.acquire(at(10, ALL), &ask(n, true)).0, Acquired::Held { for_ms: TTL, before: Some(before) });
     }
-    assert_eq!(lock.release(at(20, ALL), &token(1)), Released { held: true, wake: Some(Process(2)) });
+    assert_eq!(lock.release(at(20, ALL), &token(1)), Released { held: true, wake: handed(2) });
     assert!(matches!(lock.acquire(at(20, ALL), &ask(9, false)).0, Acquired::Held { for_ms: CONFIRM_MS, before: None }));
     let second = fence(lock.acquire(at(21, ALL), &ask(2, true)));
     assert_eq!(lock.look(Millis(21)), Look { held: Some((second, TTL)), waiters: 2 });
     assert_eq!(lock.leave(at(22, ALL), &token(3)), Released { held: false, wake: None });
-    assert_eq!(lock.release(at(23, ALL), &token(2)).wake, Some(Process(4)));
+    assert_eq!(lock.release(at(23, ALL), &token(2)).wake, handed(4));
     assert_eq!(lock.leave(at(24, ALL), &token(4)), Released { held: true, wake: None });
     assert!(lock.is_idle(Millis(24)));
 }
@@ -71,7 +75,7 @@ fn the_dead_are_skipped() {
         lock.acquire(at(10, ALL), &ask(n, true));
     }
     let only = |process: Process| process == Process(51);
-    assert_eq!(lock.release(at(20, &only), &token(1)), Released { held: true, wake: Some(Process(51)) });
+    assert_eq!(lock.release(at(20, &only), &token(1)), Released { held: true, wake: handed(51) });
     assert_eq!(lock.look(Millis(20)).waiters, 0);
 }
 
@@ -94,7 +98,7 @@ fn a_lock_that_ran_out_goes_to_the_line_and_not_to_who_asks() {
     lock.acquire(at(10, ALL), &ask(2, true));
     let (answer, wake) = lock.acquire(at(10 + TTL, ALL), &ask(3, false));
     assert!(matches!(answer, Acquired::Held { before: None, .. }));
-    assert_eq!(wake, Some(Process(2)));
+    assert_eq!(wake, handed(2));
 }
 
 #[test]

@@ -1,0 +1,128 @@
+//! The task that asks for a lock and waits for it. It outlives the caller: what is granted to nobody is given back.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_core::lock::{Acquire, Acquired, LockName, LockToken, MAX_TTL_MS};
+use tokio::sync::oneshot;
+
+use super::guard::Guard;
+use super::locks::{Ask, Inner, random_token};
+use super::renew::Held;
+use super::wait::Waiter;
+use super::{LockError, metrics};
+
+/// Between two attempts while the store does not answer.
+const RETRY: Duration = Duration::from_millis(50);
+/// Who is not first in the line asks so much later after the holder's time for each one before it: whoever is first has
+/// been served then, and told.
+const LATER: Duration = Duration::from_millis(20);
+
+type Answer = oneshot::Sender<Result<Guard, LockError>>;
+
+pub(super) async fn run(inner: Arc<Inner>, name: LockName, ask: Ask, mut answer: Answer) {
+    let token = ask.token.clone().unwrap_or_else(random_token);
+    let asking = Asking { inner: &inner, name: &name, ask: &ask, token: &token };
+    let outcome = tokio::select! {
+        outcome = asking.acquire() => Some(outcome),
+        () = answer.closed() => None,
+    };
+    let waited = !ask.wait.is_zero();
+    match outcome {
+        Some(Ok(held)) => {
+            metrics::granted();
+            if ask.renewed {
+                inner.renewals.begin(&held);
+            }
+            // If the caller went away meanwhile, the guard is dropped here, and gives the lock back.
+            let _ = answer.send(Ok(Guard::new(inner, held)));
+        }
+        Some(Err(e)) => {
+            // What was answered too late, or not at all, may have been granted: a token of our own is nobody else's.
+            let unknown = matches!(e, LockError::Unreachable(_));
+            if waited || unknown {
+                give_up(&inner, &name, &token, unknown).await;
+            }
+            if matches!(e, LockError::Timeout { .. }) {
+                metrics::timeout();
+            }
+            let _ = answer.send(Err(e));
+        }
+        None => give_up(&inner, &name, &token, true).await,
+    }
+}
+
+/// Leaves the line, and gives back what was granted. A call that is still on its way comes before this one: the store
+/// answers them in order.
+async fn give_up(inner: &Inner, name: &LockName, token: &LockToken, again: bool) {
+    let left = inner.store.leave(name, token).await;
+    if left.is_err() && again {
+        tokio::time::sleep(RETRY).await;
+        // It ends by itself after its time.
+        let _ = inner.store.leave(name, token).await;
+    }
+}
+
+struct Asking<'a> {
+    inner: &'a Inner,
+    name: &'a LockName,
+    ask: &'a Ask,
+    token: &'a LockToken,
+}
+
+impl Asking<'_> {
+    async fn acquire(&self) -> Result<Arc<Held>, LockError> {
+        let deadline = Instant::now() + self.ask.wait;
+        let waits = !self.ask.wait.is_zero();
+        let waiter = waits.then(|| self.inner.waits.begin(self.name, self.token));
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let sent = self.inner.time.boot_ns();
+            // The last question joins no line that nobody will stand in.
+            let asked = self.asked(waits && !left.is_zero());
+            let pause = match self.inner.store.acquire(self.name, &asked).await {
+                Ok(Acquired::Granted { fence, .. }) => {
+                    let held = Held::new(self.name.clone(), self.token.clone(), fence, asked.ttl_ms, sent);
+                    if !held.remaining(&*self.inner.time).is_zero() {
+                        return Ok(Arc::new(held));
+                    }
+                    // The answer took so long that nothing can be relied on: that is no grant.
+                    RETRY
+                }
+                Ok(Acquired::Held { for_ms, before }) => {
+                    let retry_after = Duration::from_millis(for_ms.max(0).unsigned_abs());
+                    if !waits {
+                        return Err(LockError::Held { retry_after });
+                    }
+                    if left.is_zero() {
+                        return Err(LockError::Timeout { retry_after });
+                    }
+                    let place = u32::try_from(before.unwrap_or(0)).unwrap_or(u32::MAX);
+                    retry_after + LATER.saturating_mul(place)
+                }
+                Ok(Acquired::Full) => return Err(LockError::Crowded),
+                Err(e) if left.is_zero() => return Err(LockError::Unreachable(e)),
+                Err(_) => RETRY,
+            };
+            self.pause(waiter.as_ref(), pause.min(left)).await;
+        }
+    }
+
+    async fn pause(&self, waiter: Option<&Waiter>, pause: Duration) {
+        match waiter {
+            // Told, or not: it asks again.
+            Some(waiter) => drop(tokio::time::timeout(pause, waiter.told()).await),
+            None => tokio::time::sleep(pause).await,
+        }
+    }
+
+    fn asked(&self, wait: bool) -> Acquire {
+        Acquire {
+            token: self.token.clone(),
+            process: self.inner.store.process(),
+            ttl_ms: i64::try_from(self.ask.ttl.as_millis()).unwrap_or(MAX_TTL_MS),
+            floor: self.ask.floor,
+            wait,
+        }
+    }
+}

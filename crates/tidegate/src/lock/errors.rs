@@ -1,0 +1,54 @@
+//! Why a lock is not held.
+
+use std::time::Duration;
+
+use tidegate_core::id::IdError;
+
+/// Why a lock is not held.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// The lock's name.
+    #[error("the lock's name {0}")]
+    Name(IdError),
+    /// A time is out of its bounds.
+    #[error("{what} must be {least:?} to {most:?}")]
+    Time {
+        /// Which.
+        what: &'static str,
+        /// The shortest.
+        least: Duration,
+        /// The longest.
+        most: Duration,
+    },
+    /// Another has it, and the caller did not want to wait.
+    #[error("another holds the lock, for {retry_after:?} more at most unless it is renewed")]
+    Held {
+        /// What is left of the holder's time.
+        retry_after: Duration,
+    },
+    /// Another has it still after the wait.
+    #[error("another still holds the lock after the wait, for {retry_after:?} more at most unless it is renewed")]
+    Timeout {
+        /// What is left of the holder's time.
+        retry_after: Duration,
+    },
+    /// Too many wait for it already.
+    #[error("too many wait for the lock; come back later")]
+    Crowded,
+    /// The store does not answer: whether the lock is held is not known. What was granted meanwhile is given back.
+    #[error("the store of the locks does not answer: {0}")]
+    Unreachable(#[source] tidegate_backend::Error),
+    /// It ran out, was taken or given back.
+    #[error("the lock is lost: it ran out, was taken or given back")]
+    Lost,
+    /// The locks were closed.
+    #[error("the locks are being closed")]
+    Stopping,
+}
+
+impl From<IdError> for LockError {
+    fn from(e: IdError) -> Self {
+        Self::Name(e)
+    }
+}

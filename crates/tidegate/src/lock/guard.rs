@@ -1,0 +1,113 @@
+//! A lock that is held.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::lock::{Fence, LockName, LockToken};
+
+use super::LockError;
+use super::locks::Inner;
+use super::renew::Held;
+
+/// A lock that is held, until it is released, dropped (then it is released by a task), or lost.
+pub struct Guard {
+    inner: Arc<Inner>,
+    held: Arc<Held>,
+    released: bool,
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").field("name", self.name()).field("fence", &self.fence()).finish_non_exhaustive()
+    }
+}
+
+impl Guard {
+    pub(super) fn new(inner: Arc<Inner>, held: Arc<Held>) -> Self {
+        Self { inner, held, released: false }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &LockName {
+        &self.held.name
+    }
+
+    /// Whose it is: a secret that lets its owner renew and release it from elsewhere.
+    #[must_use]
+    pub fn token(&self) -> &LockToken {
+        &self.held.token
+    }
+
+    /// Larger than every fence of this name before it: what the data must check.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.held.fence
+    }
+
+    /// For how long it may be relied on without a further renewal: counted from the sending of the last successful request,
+    /// on a clock that runs through suspend. Zero once it is lost.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.held.remaining(&*self.inner.time)
+    }
+
+    /// Whether it may still be relied on.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// Resolves when the lock is lost: it could not be renewed in time, or the store says it is another's. Before anybody
+    /// else can have it, as long as the store keeps its data and this process is not paused.
+    pub async fn lost(&self) {
+        self.held.lost().await;
+    }
+
+    /// Moves its end to its full time from now.
+    ///
+    /// # Errors
+    /// [`LockError::Lost`], [`LockError::Unreachable`].
+    pub async fn renew(&self) -> Result<Duration, LockError> {
+        super::renew::one(&*self.inner.store, &self.held, &*self.inner.time).await?;
+        Ok(self.remaining())
+    }
+
+    /// Gives it back; whether it was still held.
+    ///
+    /// # Errors
+    /// [`LockError::Unreachable`]: it ends by itself.
+    pub async fn release(mut self) -> Result<bool, LockError> {
+        self.released = true;
+        self.inner.renewals.forget(&self.held);
+        let held = self.held.end();
+        let there = self.inner.store.release(&self.held.name, &self.held.token).await;
+        there.map(|there| there && held).map_err(LockError::Unreachable)
+    }
+
+    /// Lets it run on without this guard: whoever has the token releases it, or it ends by itself.
+    pub fn detach(mut self) {
+        self.released = true;
+        self.inner.renewals.forget(&self.held);
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if self.released {
+            return;
+        }
+        self.inner.renewals.forget(&self.held);
+        self.held.end();
+        // Outside a runtime nobody can send it: it ends by itself.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let (inner, held) = (self.inner.clone(), self.held.clone());
+            runtime.spawn(async move {
+                if let Err(e) = inner.store.release(&held.name, &held.token).await {
+                    tracing::debug!(error = %e, "a dropped lock was not released; it ends by itself");
+                }
+            });
+        }
+    }
+}

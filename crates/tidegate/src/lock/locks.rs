@@ -1,0 +1,200 @@
+//! The locks of one store.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_backend::LockStore;
+use tidegate_backend::steady::{HostTime, TimeSource};
+use tidegate_core::lock::{Fence, LockName, LockToken, Look, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::guard::Guard;
+use super::renew::Renewals;
+use super::wait::Waits;
+use super::{LockError, acquire};
+
+/// The locks of one store. Cloning it is cheap; every clone shares the tasks that renew and listen.
+#[derive(Clone)]
+pub struct Locks {
+    pub(super) inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub store: Arc<dyn LockStore>,
+    pub time: Arc<dyn TimeSource>,
+    pub renewals: Arc<Renewals>,
+    pub waits: Arc<Waits>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for task in self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            task.abort();
+        }
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locks").field("store", &self.inner.store.capabilities().name).finish_non_exhaustive()
+    }
+}
+
+/// What is asked of a lock.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    pub(super) ttl: Duration,
+    pub(super) wait: Duration,
+    pub(super) floor: Option<Fence>,
+    pub(super) token: Option<LockToken>,
+    pub(super) renewed: bool,
+}
+
+impl Ask {
+    /// For `ttl` (100 ms to a day), renewed at a third of it while the guard lives: it is how long the others wait if this
+    /// process dies. Without waiting, unless [`Ask::wait`] says so.
+    #[must_use]
+    pub fn new(ttl: Duration) -> Self {
+        Self { ttl, wait: Duration::ZERO, floor: None, token: None, renewed: true }
+    }
+
+    /// Waits in the line for up to `wait` (30 s at most).
+    #[must_use]
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// The fence must be above this one: what a ledger said was sealed.
+    #[must_use]
+    pub fn floor(mut self, floor: Fence) -> Self {
+        self.floor = Some(floor);
+        self
+    }
+
+    /// With a token of the caller's own: asking again with it after a lost reply is the same request.
+    #[must_use]
+    pub fn token(mut self, token: LockToken) -> Self {
+        self.token = Some(token);
+        self
+    }
+
+    /// It ends after its time unless the caller renews it by [`Guard::renew`].
+    #[must_use]
+    pub fn without_renewal(mut self) -> Self {
+        self.renewed = false;
+        self
+    }
+
+    fn check(&self) -> Result<(), LockError> {
+        let ms = |ms: i64| Duration::from_millis(ms.unsigned_abs());
+        let (least, most) = (ms(MIN_TTL_MS), ms(MAX_TTL_MS));
+        if !(least..=most).contains(&self.ttl) {
+            return Err(LockError::Time { what: "a lock's time", least, most });
+        }
+        let most = ms(MAX_WAIT_MS);
+        if self.wait > most {
+            return Err(LockError::Time { what: "the wait for a lock", least: Duration::ZERO, most });
+        }
+        Ok(())
+    }
+}
+
+/// A token that nobody guesses.
+pub(super) fn random_token() -> LockToken {
+    LockToken::parse(&uuid::Uuid::new_v4().simple().to_string()).expect("32 visible characters")
+}
+
+impl Locks {
+    /// The locks of `store`. Its tasks run in the runtime this is called in.
+    #[must_use]
+    pub fn new(store: Arc<dyn LockStore>) -> Self {
+        Self::with_time(store, Arc::new(HostTime))
+    }
+
+    /// The same, with a clock of a test's own: validity counts on `boot_ns`, which must run through suspend.
+    #[must_use]
+    pub fn with_time(store: Arc<dyn LockStore>, time: Arc<dyn TimeSource>) -> Self {
+        let renewals = Arc::new(Renewals::new(time.clone()));
+        let waits = Arc::new(Waits::default());
+        let tasks = vec![
+            tokio::spawn(super::renew::run(store.clone(), renewals.clone())),
+            tokio::spawn(super::wait::listen(store.clone(), waits.clone())),
+            tokio::spawn(super::wait::sign(store.clone(), waits.clone())),
+        ];
+        Self { inner: Arc::new(Inner { store, time, renewals, waits, tasks: Mutex::new(tasks) }) }
+    }
+
+    /// Takes a lock.
+    ///
+    /// # Errors
+    /// [`LockError::Name`], [`LockError::Time`]: nothing was asked. [`LockError::Held`] (without a wait),
+    /// [`LockError::Timeout`] (after it), [`LockError::Crowded`]; [`LockError::Unreachable`]: the store did not answer.
+    pub async fn acquire(&self, name: &str, ask: Ask) -> Result<Guard, LockError> {
+        ask.check()?;
+        let name = LockName::parse(name)?;
+        let (answer, answered) = oneshot::channel();
+        tokio::spawn(acquire::run(self.inner.clone(), name, ask, answer));
+        answered.await.unwrap_or(Err(LockError::Stopping))
+    }
+
+    /// Moves the end of a lock to `ttl` from now, by its token: for callers that keep no guard, such as one of another
+    /// language. Its fence, and for how long it may be relied on from the sending of this request.
+    ///
+    /// # Errors
+    /// [`LockError::Lost`]; the others of [`Locks::acquire`].
+    pub async fn renew(&self, name: &str, token: &LockToken, ttl: Duration) -> Result<(Fence, Duration), LockError> {
+        Ask::new(ttl).check()?;
+        let name = LockName::parse(name)?;
+        let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(MAX_TTL_MS);
+        let renewal = tidegate_backend::Renewal { name, token: token.clone(), ttl_ms };
+        let mut answers = self.inner.store.renew(&[renewal]).await;
+        let answer = answers.pop().ok_or(LockError::Stopping)?.map_err(LockError::Unreachable)?;
+        let (fence, _) = answer.ok_or(LockError::Lost)?;
+        Ok((fence, Duration::from_millis(tidegate_core::lock::relied_ms(ttl_ms).unsigned_abs())))
+    }
+
+    /// Gives a lock back, by its token; whether it was held.
+    ///
+    /// # Errors
+    /// [`LockError::Name`], [`LockError::Unreachable`].
+    pub async fn release(&self, name: &str, token: &LockToken) -> Result<bool, LockError> {
+        let name = LockName::parse(name)?;
+        self.inner.store.release(&name, token).await.map_err(LockError::Unreachable)
+    }
+
+    /// A lock as it stands.
+    ///
+    /// # Errors
+    /// [`LockError::Name`], [`LockError::Unreachable`].
+    pub async fn look(&self, name: &str) -> Result<Look, LockError> {
+        self.inner.store.look(&LockName::parse(name)?).await.map_err(LockError::Unreachable)
+    }
+
+    /// Guards that are renewed now.
+    #[must_use]
+    pub fn renewed(&self) -> usize {
+        self.inner.renewals.len()
+    }
+
+    /// Callers that wait now.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.inner.waits.len()
+    }
+
+    /// Ends the tasks and the store's; guards that are held end by themselves. Release them first.
+    pub async fn close(&self) {
+        let tasks: Vec<_> = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
+        for task in tasks {
+            task.abort();
+            // It was told to end; how it ended is of no interest.
+            let _ = task.await;
+        }
+        self.inner.waits.close();
+        self.inner.store.close().await;
+    }
+}

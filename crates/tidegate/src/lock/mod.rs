@@ -1,0 +1,28 @@
+//! Locks: only one of us at a time. A lock on a clock saves work; it does not by itself keep a paused holder from acting
+//! late. What must not happen twice is checked where the data is, by the guard's fence.
+//!
+//! - [`Locks`]: the locks of one store. [`Ask`]: how long, how patient. [`Guard`]: a lock that is held.
+//! - [`LockError`]: why it is not. A store that does not answer is never "not held".
+//! - `acquire`: the task that asks and waits. `renew`: the one task that renews every guard of the process. `wait`: who
+//!   waits here, signs of life, and what was handed over.
+//!
+//! Asking is done by a task of its own: a caller that goes away (a cancelled future) still gives back what it was granted.
+
+mod acquire;
+mod errors;
+mod guard;
+mod locks;
+mod metrics;
+mod renew;
+mod wait;
+
+pub use errors::LockError;
+pub use guard::Guard;
+pub use locks::{Ask, Locks};
+
+pub use tidegate_backend::steady::{HostTime, TimeSource};
+pub use tidegate_backend::{LockCapabilities, LockStore};
+pub use tidegate_core::lock::{Fence, LockName, LockToken, Look, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS, TokenError};
+pub use tidegate_embedded::EmbeddedLocks;
+#[cfg(feature = "redis")]
+pub use tidegate_redis::RedisLocks;

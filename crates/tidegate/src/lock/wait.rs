@@ -1,0 +1,102 @@
+//! Who waits in this process: signs of life for them, and what they were handed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_backend::LockStore;
+use tidegate_core::Set;
+use tidegate_core::lock::rules::SIGN_MS;
+use tidegate_core::lock::{LockName, LockToken};
+use tokio::sync::Notify;
+
+#[derive(Default)]
+pub(super) struct Waits {
+    waiting: Mutex<HashMap<LockToken, (LockName, Arc<Notify>)>>,
+    /// Rung when the first begins to wait.
+    begun: Notify,
+}
+
+/// A caller that waits; it is forgotten when this is dropped.
+pub(super) struct Waiter {
+    waits: Arc<Waits>,
+    token: LockToken,
+    bell: Arc<Notify>,
+}
+
+impl Waits {
+    fn lock(&self) -> MutexGuard<'_, HashMap<LockToken, (LockName, Arc<Notify>)>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn begin(self: &Arc<Self>, name: &LockName, token: &LockToken) -> Waiter {
+        let bell = Arc::new(Notify::new());
+        self.lock().insert(token.clone(), (name.clone(), bell.clone()));
+        self.begun.notify_one();
+        Waiter { waits: self.clone(), token: token.clone(), bell }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn names(&self) -> Vec<LockName> {
+        let names: Set<LockName> = self.lock().values().map(|(name, _)| name.clone()).collect();
+        names.into_iter().collect()
+    }
+
+    fn tell(&self, token: &LockToken) {
+        if let Some((_, bell)) = self.lock().get(token) {
+            bell.notify_one();
+        }
+    }
+
+    /// Everybody asks again.
+    pub(super) fn tell_all(&self) {
+        for (_, bell) in self.lock().values() {
+            bell.notify_one();
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.tell_all();
+    }
+}
+
+impl Waiter {
+    pub(super) async fn told(&self) {
+        self.bell.notified().await;
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.waits.lock().remove(&self.token);
+    }
+}
+
+/// Hears what was handed to callers of this process.
+pub(super) async fn listen(store: Arc<dyn LockStore>, waits: Arc<Waits>) {
+    loop {
+        let woken = store.woken().await;
+        if woken.is_empty() {
+            waits.tell_all();
+        }
+        for (_, token) in woken {
+            waits.tell(&token);
+        }
+    }
+}
+
+/// Gives signs of life while somebody waits.
+pub(super) async fn sign(store: Arc<dyn LockStore>, waits: Arc<Waits>) {
+    loop {
+        let names = waits.names();
+        if names.is_empty() {
+            waits.begun.notified().await;
+        } else if let Err(e) = store.sign(&names).await {
+            tracing::debug!(error = %e, "a sign of life for waiters of locks did not arrive");
+        }
+        tokio::time::sleep(Duration::from_millis(SIGN_MS.unsigned_abs())).await;
+    }
+}
