@@ -23,8 +23,8 @@ pub mod deadlines;
 pub mod error;
 pub mod gate;
 pub mod ledger;
-pub mod membership;
 pub mod lock;
+pub mod membership;
 pub mod outbox;
 pub mod queue;
 pub mod steady;
@@ -41,8 +41,8 @@ pub use ledger::{
     Capabilities, Commit, Deadline, EventRecord, Ledger, LedgerId, OrderFilter, Page, PageRequest, PaymentFilter,
     Probe, Probed, RefundFilter,
 };
-pub use membership::MembershipStore;
 pub use lock::{LockCapabilities, LockStore, Renewal, Renewed};
+pub use membership::MembershipStore;
 pub use outbox::{Deliver, Execute, Outbox, OutboxEntry, OutboxState, Ticket};
 pub use queue::{Handout, Listing, QueueCapabilities, QueueOptions, QueueStore, Want};
 pub use steady::SteadyClock;

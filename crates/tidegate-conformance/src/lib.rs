@@ -15,8 +15,8 @@ pub mod cache;
 pub mod deadlines;
 pub mod faulty;
 pub mod ledger;
-pub mod membership;
 pub mod lock;
+pub mod membership;
 pub mod oracle;
 pub mod queue;
 #[cfg(feature = "servers")]

@@ -15,9 +15,9 @@
 pub mod cache;
 pub mod deadlines;
 pub mod gate;
+pub mod locks;
 #[cfg(feature = "cache")]
 pub mod membership;
-pub mod locks;
 pub mod queue;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -26,9 +26,9 @@ pub mod sqlite;
 pub use cache::{EmbeddedCache, EmbeddedCacheOptions};
 pub use deadlines::EmbeddedDeadlines;
 pub use gate::EmbeddedGate;
+pub use locks::EmbeddedLocks;
 #[cfg(feature = "cache")]
 pub use membership::EmbeddedMembership;
-pub use locks::EmbeddedLocks;
 pub use queue::MemoryQueues;
 #[cfg(feature = "sqlite")]
 pub use queue::{SqliteQueueOptions, SqliteQueues};
