@@ -96,6 +96,8 @@ impl Keys {
     /// The list of hot keys of a cache.
     pub(crate) fn hot_keys(&self, namespace: &str) -> Vec<u8> {
         format!("tg:{}:ch:{namespace}", self.name).into_bytes()
+    }
+
     /// Holder, fence, line and waiters of a lock; what its part of the locks knows of processes.
     pub(crate) fn lock(&self, lock: &LockName) -> [Vec<u8>; 5] {
         let part = Self::lock_part(lock);
