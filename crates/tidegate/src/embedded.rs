@@ -18,6 +18,10 @@ pub struct Embedded {
     stored_clock: bool,
     full_sync: bool,
     create: bool,
+    #[cfg(feature = "queue")]
+    queues: Option<tidegate_backend::QueueOptions>,
+    #[cfg(feature = "lock")]
+    locks: bool,
 }
 
 impl Embedded {
@@ -32,6 +36,10 @@ impl Embedded {
             stored_clock: false,
             full_sync: true,
             create: true,
+            #[cfg(feature = "queue")]
+            queues: None,
+            #[cfg(feature = "lock")]
+            locks: false,
         }
     }
 
@@ -71,6 +79,22 @@ impl Embedded {
         self
     }
 
+    /// Also opens general queues, in a file beside the ledger, with `.queues` behind its name.
+    #[cfg(feature = "queue")]
+    #[must_use]
+    pub fn queues(mut self, options: tidegate_backend::QueueOptions) -> Self {
+        self.queues = Some(options);
+        self
+    }
+
+    /// Also has locks, in memory.
+    #[cfg(feature = "lock")]
+    #[must_use]
+    pub fn locks(mut self) -> Self {
+        self.locks = true;
+        self
+    }
+
     /// Opens the ledger.
     ///
     /// # Errors
@@ -79,6 +103,12 @@ impl Embedded {
     pub async fn open(self) -> Result<Parts> {
         let mut hot_keys = self.path.clone().into_os_string();
         hot_keys.push(".hot");
+        #[cfg(feature = "queue")]
+        let queues_file = {
+            let mut file = self.path.clone().into_os_string();
+            file.push(".queues");
+            PathBuf::from(file)
+        };
         let mut options = tidegate_embedded::Options::new(self.path);
         options.settings = self.settings;
         options.manual_clock = self.manual_clock;
@@ -86,7 +116,27 @@ impl Embedded {
         options.create = self.create;
         options.synchronous =
             if self.full_sync { tidegate_embedded::Synchronous::Full } else { tidegate_embedded::Synchronous::Normal };
+        #[cfg(feature = "queue")]
+        let synchronous = options.synchronous;
         let ledger: Arc<dyn Ledger> = SqliteLedger::open(options).await?;
+        #[cfg(feature = "queue")]
+        let queues = match self.queues {
+            None => None,
+            Some(bounds) => match open_queues(queues_file, bounds, synchronous).await {
+                Ok(queues) => Some(queues),
+                Err(e) => {
+                    // It was only looked at; the refusal is what matters.
+                    let _ = ledger.close().await;
+                    return Err(e.into());
+                }
+            },
+        };
+        #[cfg(not(feature = "queue"))]
+        let queues = None;
+        #[cfg(feature = "lock")]
+        let locks = self.locks.then(|| Arc::new(tidegate_embedded::EmbeddedLocks::new(real_time())) as _);
+        #[cfg(not(feature = "lock"))]
+        let locks = None;
         Ok(Parts {
             ledger,
             gate: Arc::new(EmbeddedGate::new()),
@@ -94,7 +144,27 @@ impl Embedded {
             bus: None,
             cache: None,
             hot_keys: Some(hot_keys.into()),
+            queues,
+            locks,
             settings: self.settings,
         })
     }
+}
+
+/// The clock of queues and locks: real time, whatever clock the ledger has.
+#[cfg(any(feature = "queue", feature = "lock"))]
+fn real_time() -> Arc<dyn tidegate_backend::Clock> {
+    Arc::new(tidegate_embedded::EmbeddedClock::new(None))
+}
+
+#[cfg(feature = "queue")]
+async fn open_queues(
+    file: PathBuf,
+    bounds: tidegate_backend::QueueOptions,
+    synchronous: tidegate_embedded::Synchronous,
+) -> tidegate_backend::Result<Arc<dyn tidegate_backend::QueueStore>> {
+    let mut options = tidegate_embedded::SqliteQueueOptions::new(file);
+    options.queues = bounds;
+    options.synchronous = synchronous;
+    Ok(tidegate_embedded::SqliteQueues::open(options, real_time()).await?)
 }

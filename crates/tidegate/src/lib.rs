@@ -23,6 +23,8 @@ mod error;
 pub mod lock;
 mod operations;
 mod orders;
+#[cfg(any(feature = "lock", feature = "queue"))]
+mod pending;
 #[cfg(feature = "cache")]
 pub mod products;
 #[cfg(feature = "queue")]

@@ -41,6 +41,10 @@ pub struct Stores {
     partitions: usize,
     response_timeout: Duration,
     authority: Option<Vec<u8>>,
+    #[cfg(feature = "queue")]
+    queues: Option<tidegate_backend::QueueOptions>,
+    #[cfg(feature = "lock")]
+    locks: bool,
 }
 
 #[derive(Clone)]
@@ -164,6 +168,10 @@ impl Stores {
             partitions: 16,
             response_timeout: Duration::from_millis(500),
             authority: None,
+            #[cfg(feature = "queue")]
+            queues: None,
+            #[cfg(feature = "lock")]
+            locks: false,
         })
     }
 
@@ -263,6 +271,23 @@ impl Stores {
         self
     }
 
+    /// Also opens general queues: in a file beside a SQLite ledger (`.queues` behind its name), or in Redis. A ledger on a
+    /// database server without Redis has none. They run on real time, whatever the ledger's clock.
+    #[cfg(feature = "queue")]
+    #[must_use]
+    pub fn queues(mut self, options: tidegate_backend::QueueOptions) -> Self {
+        self.queues = Some(options);
+        self
+    }
+
+    /// Also has locks: in memory with a SQLite ledger, or in Redis. A ledger on a database server without Redis has none.
+    #[cfg(feature = "lock")]
+    #[must_use]
+    pub fn locks(mut self) -> Self {
+        self.locks = true;
+        self
+    }
+
     /// The rules' settings they will be opened with.
     #[must_use]
     pub fn rules(&self) -> &Settings {
@@ -297,6 +322,14 @@ impl Stores {
                 }
                 if self.existing {
                     embedded = embedded.existing();
+                }
+                #[cfg(feature = "queue")]
+                if let Some(options) = self.queues {
+                    embedded = embedded.queues(options);
+                }
+                #[cfg(feature = "lock")]
+                if self.locks {
+                    embedded = embedded.locks();
                 }
                 embedded.open().await
             }
@@ -345,6 +378,18 @@ impl Stores {
             }
         };
         let gate = Arc::new(tidegate_embedded::EmbeddedGate::new());
+        let products = match self.products(shared.as_ref()).await {
+            Ok(products) => products,
+            Err(e) => {
+                #[cfg(feature = "redis")]
+                if let Some(shared) = shared {
+                    shared.close().await;
+                }
+                let _ = ledger.close().await;
+                close(cache).await;
+                return Err(e);
+            }
+        };
         let (deadlines, bus): (Arc<dyn DeadlineQueue>, Option<Arc<dyn Bus>>) = match shared {
             None => (Arc::new(tidegate_embedded::EmbeddedDeadlines::new()), None),
             #[cfg(feature = "redis")]
@@ -353,6 +398,7 @@ impl Stores {
                 Err(e) => {
                     // It was only looked at; the refusal is what matters.
                     let _ = ledger.close().await;
+                    products.close().await;
                     close(cache).await;
                     return Err(e.into());
                 }
@@ -360,7 +406,25 @@ impl Stores {
             #[cfg(not(feature = "redis"))]
             Some(never) => match never {},
         };
-        Ok(Parts { ledger, gate, deadlines, bus, cache, hot_keys: None, settings: self.settings })
+        let Products { queues, locks } = products;
+        Ok(Parts { ledger, gate, deadlines, bus, cache, hot_keys: None, queues, locks, settings: self.settings })
+    }
+
+    /// General queues and locks, where nodes share a store for them.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    async fn products(&self, shared: Option<&Connection>) -> Result<Products> {
+        let mut products = Products::default();
+        #[cfg(all(feature = "redis", feature = "queue"))]
+        if let (Some(connector), Some(options)) = (shared, self.queues) {
+            products.queues = Some(Arc::new(tidegate_redis::RedisQueues::open(connector.clone(), options).await?));
+        }
+        #[cfg(all(feature = "redis", feature = "lock"))]
+        if let (Some(connector), true) = (shared, self.locks) {
+            products.locks = Some(Arc::new(tidegate_redis::RedisLocks::open(connector.clone())));
+        }
+        #[cfg(not(all(feature = "redis", any(feature = "queue", feature = "lock"))))]
+        let _ = (shared, &mut products);
+        Ok(products)
     }
 
     /// How the nodes' Redis is used.
@@ -393,6 +457,27 @@ impl Stores {
             Store::Redis(url) => Ok(Some(crate::redis::connect(&self.shared(url)).await?)),
             #[cfg(not(feature = "redis"))]
             Store::Redis(_) => Err(unusable("this build has no Redis (feature redis)")),
+        }
+    }
+}
+
+/// Stores of general queues and locks.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[derive(Default)]
+struct Products {
+    queues: Option<Arc<dyn tidegate_backend::QueueStore>>,
+    locks: Option<Arc<dyn tidegate_backend::LockStore>>,
+}
+
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+impl Products {
+    /// Nobody will use them.
+    async fn close(self) {
+        if let Some(queues) = self.queues {
+            queues.close().await;
+        }
+        if let Some(locks) = self.locks {
+            locks.close().await;
         }
     }
 }

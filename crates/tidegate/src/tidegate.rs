@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_backend::{Bus, CacheStore, DeadlineQueue, Gate, Ledger};
+use tidegate_backend::{Bus, CacheStore, DeadlineQueue, Gate, Ledger, LockStore, QueueStore};
 use tidegate_core::command::Place;
 use tidegate_core::{Command, Outcome, Settings};
 use tokio::sync::watch;
@@ -17,6 +17,8 @@ use crate::{Catalog, Error, Operations, Orders, Readiness, Result, workers};
 
 /// How long the deadline index, then the bus, may take to close.
 const STORE_CLOSES_WITHIN: Duration = Duration::from_secs(1);
+/// How long queues and locks may take: what callers that are gone have claimed is handed back first.
+const PRODUCT_CLOSES_WITHIN: Duration = Duration::from_millis(1_500);
 /// What the end of the workers leaves of a stop's patience: for the stores and the ledger to close.
 const CLOSING: Duration = Duration::from_secs(2);
 
@@ -36,6 +38,10 @@ pub struct Parts {
     /// The file that keeps which product pages are read most from one start to the next, where `cache` does not; in a
     /// folder that exists. Without the feature `cache` it is not used.
     pub hot_keys: Option<PathBuf>,
+    /// Where the tasks of general queues lie; `None`: there are none. Without the feature `queue` it is not used.
+    pub queues: Option<Arc<dyn QueueStore>>,
+    /// Where locks lie; `None`: there are none. Without the feature `lock` it is not used.
+    pub locks: Option<Arc<dyn LockStore>>,
     /// The rules' settings; the ledger must have been opened with the same.
     pub settings: Settings,
 }
@@ -85,6 +91,10 @@ pub(crate) struct Inner {
     caches: crate::cache::Caches,
     #[cfg(feature = "cache")]
     products: crate::products::Products,
+    #[cfg(feature = "queue")]
+    queues: Option<crate::queue::Queues>,
+    #[cfg(feature = "lock")]
+    locks: Option<crate::lock::Locks>,
     tasks: Tasks,
 }
 
@@ -96,11 +106,15 @@ impl Tidegate {
     /// # Errors
     /// [`Error::LedgerUnavailable`] when the ledger cannot be read.
     pub async fn start(parts: Parts, options: Options) -> Result<Self> {
-        let Parts { ledger, gate, deadlines, bus, cache, hot_keys, settings } = parts;
+        let Parts { ledger, gate, deadlines, bus, cache, hot_keys, queues, locks, settings } = parts;
         #[cfg(feature = "cache")]
         let (caches, products) = start_caches(cache, hot_keys, &ledger, &gate, options.cache)?;
         #[cfg(not(feature = "cache"))]
         drop((cache, hot_keys));
+        #[cfg(not(feature = "queue"))]
+        drop(queues);
+        #[cfg(not(feature = "lock"))]
+        drop(locks);
         let inner = Arc::new(Inner {
             queue: GroupCommit::new(options.queue_commands),
             probes: Probes::new(options.queue_commands),
@@ -111,6 +125,10 @@ impl Tidegate {
             caches,
             #[cfg(feature = "cache")]
             products,
+            #[cfg(feature = "queue")]
+            queues: queues.map(crate::queue::Queues::new),
+            #[cfg(feature = "lock")]
+            locks: locks.map(crate::lock::Locks::new),
             ledger,
             gate,
             deadlines,
@@ -163,6 +181,20 @@ impl Tidegate {
         self.0.products.relay()
     }
 
+    /// The general queues of this instance, if it has a store for them. They end with it.
+    #[cfg(feature = "queue")]
+    #[must_use]
+    pub fn queues(&self) -> Option<crate::queue::Queues> {
+        self.0.queues.clone()
+    }
+
+    /// The locks of this instance, if it has a store for them. They end with it.
+    #[cfg(feature = "lock")]
+    #[must_use]
+    pub fn locks(&self) -> Option<crate::lock::Locks> {
+        self.0.locks.clone()
+    }
+
     /// The rules' settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
@@ -185,6 +217,7 @@ impl Tidegate {
                 tracing::warn!("the ledger does not answer; what waits for it is given up");
                 self.0.tasks.abort().await;
             }
+            self.0.close_products().await;
             // Neither may keep the ledger from closing: a lease that is not handed back ends by itself.
             let _ = tokio::time::timeout(STORE_CLOSES_WITHIN, self.0.deadlines.close()).await;
             if let Some(bus) = &self.0.bus {
@@ -231,6 +264,27 @@ fn start_caches(
 }
 
 impl Inner {
+    /// Closes queues and locks, side by side: they may use the connection that the bus closes.
+    async fn close_products(&self) {
+        #[cfg(feature = "lock")]
+        let locks = async {
+            if let Some(locks) = &self.locks {
+                let _ = tokio::time::timeout(PRODUCT_CLOSES_WITHIN, locks.close()).await;
+            }
+        };
+        #[cfg(not(feature = "lock"))]
+        let locks = std::future::ready(());
+        #[cfg(feature = "queue")]
+        let queues = async {
+            if let Some(queues) = &self.queues {
+                let _ = tokio::time::timeout(PRODUCT_CLOSES_WITHIN, queues.close()).await;
+            }
+        };
+        #[cfg(not(feature = "queue"))]
+        let queues = std::future::ready(());
+        tokio::join!(locks, queues);
+    }
+
     /// Hands on what a commit made old in caches. Without caches nobody here takes it.
     pub(crate) fn made_old(&self, entries: Vec<tidegate_backend::OutboxEntry>) {
         #[cfg(feature = "cache")]

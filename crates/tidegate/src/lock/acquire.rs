@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use tidegate_core::lock::{Acquire, Acquired, LockName, LockToken, MAX_TTL_MS};
 use tokio::sync::oneshot;
 
+use super::askers::Asker;
 use super::guard::Guard;
 use super::locks::{Ask, Inner, random_token};
 use super::renew::Held;
@@ -22,6 +23,7 @@ type Answer = oneshot::Sender<Result<Guard, LockError>>;
 
 pub(super) async fn run(inner: Arc<Inner>, name: LockName, ask: Ask, mut answer: Answer) {
     let token = ask.token.clone().unwrap_or_else(random_token);
+    let asker = ask.token.as_ref().map(|token| inner.askers.begin(&name, token));
     let asking = Asking { inner: &inner, name: &name, ask: &ask, token: &token };
     let outcome = tokio::select! {
         outcome = asking.acquire() => Some(outcome),
@@ -35,12 +37,12 @@ pub(super) async fn run(inner: Arc<Inner>, name: LockName, ask: Ask, mut answer:
                 inner.renewals.begin(&held);
             }
             // If the caller went away meanwhile, the guard is dropped here, and gives the lock back.
-            let _ = answer.send(Ok(Guard::new(inner, held)));
+            let _ = answer.send(Ok(Guard::new(inner, held, asker)));
         }
         Some(Err(e)) => {
             // What was answered too late, or not at all, may have been granted: a token of our own is nobody else's.
             let unknown = matches!(e, LockError::Unreachable(_));
-            if waited || unknown {
+            if (waited || unknown) && is_last(asker.as_ref()) {
                 give_up(&inner, &name, &token, unknown).await;
             }
             if matches!(e, LockError::Timeout { .. }) {
@@ -48,8 +50,14 @@ pub(super) async fn run(inner: Arc<Inner>, name: LockName, ask: Ask, mut answer:
             }
             let _ = answer.send(Err(e));
         }
-        None => give_up(&inner, &name, &token, true).await,
+        None if is_last(asker.as_ref()) => give_up(&inner, &name, &token, true).await,
+        None => {}
     }
+}
+
+/// Whether what was asked for is nobody else's: a token of our own is, one of the caller's if it has not asked again.
+fn is_last(asker: Option<&Asker>) -> bool {
+    asker.is_none_or(Asker::is_last)
 }
 
 /// Leaves the line, and gives back what was granted. A call that is still on its way comes before this one: the store

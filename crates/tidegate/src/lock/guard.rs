@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidegate_core::lock::{Fence, LockName, LockToken};
 
 use super::LockError;
+use super::askers::Asker;
 use super::locks::Inner;
 use super::renew::Held;
 
@@ -15,6 +16,8 @@ pub struct Guard {
     inner: Arc<Inner>,
     held: Arc<Held>,
     released: bool,
+    /// With a token of the caller's own: whether it has asked again since.
+    asker: Option<Asker>,
 }
 
 impl fmt::Debug for Guard {
@@ -24,8 +27,8 @@ impl fmt::Debug for Guard {
 }
 
 impl Guard {
-    pub(super) fn new(inner: Arc<Inner>, held: Arc<Held>) -> Self {
-        Self { inner, held, released: false }
+    pub(super) fn new(inner: Arc<Inner>, held: Arc<Held>, asker: Option<Asker>) -> Self {
+        Self { inner, held, released: false, asker }
     }
 
     /// Its name.
@@ -100,13 +103,18 @@ impl Drop for Guard {
         }
         self.inner.renewals.forget(&self.held);
         self.held.end();
+        if self.asker.as_ref().is_some_and(|asker| !asker.is_last()) {
+            return;
+        }
         // Outside a runtime nobody can send it: it ends by itself.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let (inner, held) = (self.inner.clone(), self.held.clone());
+            let piece = inner.pending.begin();
             runtime.spawn(async move {
                 if let Err(e) = inner.store.release(&held.name, &held.token).await {
                     tracing::debug!(error = %e, "a dropped lock was not released; it ends by itself");
                 }
+                drop(piece);
             });
         }
     }

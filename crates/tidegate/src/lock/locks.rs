@@ -10,10 +10,15 @@ use tidegate_core::lock::{Fence, LockName, LockToken, Look, MAX_TTL_MS, MAX_WAIT
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::askers::Askers;
 use super::guard::Guard;
 use super::renew::Renewals;
 use super::wait::Waits;
 use super::{LockError, acquire};
+use crate::pending::Pending;
+
+/// How long a close waits for callers that leave their lines.
+const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The locks of one store. Cloning it is cheap; every clone shares the tasks that renew and listen.
 #[derive(Clone)]
@@ -26,6 +31,9 @@ pub(super) struct Inner {
     pub time: Arc<dyn TimeSource>,
     pub renewals: Arc<Renewals>,
     pub waits: Arc<Waits>,
+    pub askers: Arc<Askers>,
+    /// Asking for locks: it outlives callers.
+    pub pending: Pending,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -125,7 +133,17 @@ impl Locks {
             tokio::spawn(super::wait::listen(store.clone(), waits.clone())),
             tokio::spawn(super::wait::sign(store.clone(), waits.clone())),
         ];
-        Self { inner: Arc::new(Inner { store, time, renewals, waits, tasks: Mutex::new(tasks) }) }
+        Self {
+            inner: Arc::new(Inner {
+                store,
+                time,
+                renewals,
+                waits,
+                askers: Arc::default(),
+                pending: Pending::default(),
+                tasks: Mutex::new(tasks),
+            }),
+        }
     }
 
     /// Takes a lock.
@@ -137,7 +155,11 @@ impl Locks {
         ask.check()?;
         let name = LockName::parse(name)?;
         let (answer, answered) = oneshot::channel();
-        tokio::spawn(acquire::run(self.inner.clone(), name, ask, answer));
+        let (inner, piece) = (self.inner.clone(), self.inner.pending.begin());
+        tokio::spawn(async move {
+            acquire::run(inner, name, ask, answer).await;
+            drop(piece);
+        });
         answered.await.unwrap_or(Err(LockError::Stopping))
     }
 
@@ -186,8 +208,10 @@ impl Locks {
         self.inner.waits.len()
     }
 
-    /// Ends the tasks and the store's; guards that are held end by themselves. Release them first.
+    /// Ends the tasks and the store's; guards that are held end by themselves. Release them first. Callers that went away
+    /// leave their lines, unless that takes longer than a second.
     pub async fn close(&self) {
+        let _ = tokio::time::timeout(LEAVES_WITHIN, self.inner.pending.none()).await;
         let tasks: Vec<_> = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
         for task in tasks {
             task.abort();

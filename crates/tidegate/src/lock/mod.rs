@@ -3,12 +3,13 @@
 //!
 //! - [`Locks`]: the locks of one store. [`Ask`]: how long, how patient. [`Guard`]: a lock that is held.
 //! - [`LockError`]: why it is not. A store that does not answer is never "not held".
-//! - `acquire`: the task that asks and waits. `renew`: the one task that renews every guard of the process. `wait`: who
+//! - `acquire`: the task that asks and waits. `askers`: calls with a token of the caller's own. `renew`: the one task that renews every guard of the process. `wait`: who
 //!   waits here, signs of life, and what was handed over.
 //!
 //! Asking is done by a task of its own: a caller that goes away (a cancelled future) still gives back what it was granted.
 
 mod acquire;
+mod askers;
 mod errors;
 mod guard;
 mod locks;

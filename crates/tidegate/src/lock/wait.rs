@@ -10,9 +10,12 @@ use tidegate_core::lock::rules::SIGN_MS;
 use tidegate_core::lock::{LockName, LockToken};
 use tokio::sync::Notify;
 
+/// Who waits, by token: several calls may have the same one.
+type Waiting = HashMap<LockToken, Vec<(LockName, Arc<Notify>)>>;
+
 #[derive(Default)]
 pub(super) struct Waits {
-    waiting: Mutex<HashMap<LockToken, (LockName, Arc<Notify>)>>,
+    waiting: Mutex<Waiting>,
     /// Rung when the first begins to wait.
     begun: Notify,
 }
@@ -25,35 +28,35 @@ pub(super) struct Waiter {
 }
 
 impl Waits {
-    fn lock(&self) -> MutexGuard<'_, HashMap<LockToken, (LockName, Arc<Notify>)>> {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn begin(self: &Arc<Self>, name: &LockName, token: &LockToken) -> Waiter {
         let bell = Arc::new(Notify::new());
-        self.lock().insert(token.clone(), (name.clone(), bell.clone()));
+        self.lock().entry(token.clone()).or_default().push((name.clone(), bell.clone()));
         self.begun.notify_one();
         Waiter { waits: self.clone(), token: token.clone(), bell }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.lock().len()
+        self.lock().values().map(Vec::len).sum()
     }
 
     fn names(&self) -> Vec<LockName> {
-        let names: Set<LockName> = self.lock().values().map(|(name, _)| name.clone()).collect();
+        let names: Set<LockName> = self.lock().values().flatten().map(|(name, _)| name.clone()).collect();
         names.into_iter().collect()
     }
 
     fn tell(&self, token: &LockToken) {
-        if let Some((_, bell)) = self.lock().get(token) {
+        for (_, bell) in self.lock().get(token).into_iter().flatten() {
             bell.notify_one();
         }
     }
 
     /// Everybody asks again.
     pub(super) fn tell_all(&self) {
-        for (_, bell) in self.lock().values() {
+        for (_, bell) in self.lock().values().flatten() {
             bell.notify_one();
         }
     }
@@ -71,7 +74,13 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.waits.lock().remove(&self.token);
+        let mut waiting = self.waits.lock();
+        if let Some(calls) = waiting.get_mut(&self.token) {
+            calls.retain(|(_, bell)| !Arc::ptr_eq(bell, &self.bell));
+            if calls.is_empty() {
+                waiting.remove(&self.token);
+            }
+        }
     }
 }
 

@@ -39,6 +39,8 @@ pub(super) struct Line {
     pub open: AtomicBool,
     /// More was due than it could take: it rings once it has room again.
     pub starved: AtomicBool,
+    /// It takes one batch, whatever its size, and leaves.
+    pub once: bool,
 }
 
 pub(super) struct Claims {
@@ -179,13 +181,14 @@ impl Claims {
                     waiting |= handout.tasks.is_empty();
                 }
             }
-            if let Some(room) = room.split(count)
-                && count > 0
-            {
+            if count == 0 {
+                continue;
+            }
+            let taken = if line.once { Some(room) } else { room.split(count) };
+            if let Some(room) = taken {
                 // A worker that is gone does not take it: the leases end by themselves.
                 let _ = line.batches.send(Batch { tasks: handout.tasks, room });
             }
-            drop(room);
         }
         let now = self.store.now();
         let Some(next) = next else { return TICK };

@@ -5,6 +5,7 @@
 //! - [`Queue`]: one queue's verbs, for payloads of one type. [`NewTask`]: what is scheduled.
 //! - [`Worker`], [`WorkerBuilder`]: handlers, how many at once, how they stop. [`Delivery`], [`Answer`]: what a handler
 //!   gets and says.
+//! - [`RawQueue`]: a queue as bytes, for callers that keep leases themselves.
 //! - `claims`: the loop. `running`: leases of what is being handled. `settle`: answers on their way to the store.
 //!
 //! Exactly once is the handler's part: it must bear being called twice with the same task (a compare-and-set, a fence, an
@@ -15,6 +16,7 @@ mod errors;
 mod handle;
 mod metrics;
 mod queues;
+mod raw;
 mod running;
 mod settle;
 mod worker;
@@ -22,13 +24,19 @@ mod worker;
 pub use errors::QueueError;
 pub use handle::{NewTask, Queue, QueuedTask};
 pub use queues::Queues;
+pub use raw::{Lease, RawQueue, retry};
 pub use worker::{Answer, Delivery, Handler, IntoAnswer, StopReport, Worker, WorkerBuilder};
 
+pub use tidegate_backend::queue::MAX_ATTEMPTS;
 pub use tidegate_backend::queue::{Listing, MAX_PURGE, MAX_QUEUE_PAGE};
-pub use tidegate_backend::{QueueCapabilities, QueueOptions, QueueStore};
+pub use tidegate_backend::{
+    Error as StoreError, ErrorKind as StoreErrorKind, QueueCapabilities, QueueOptions, QueueStore,
+};
 pub use tidegate_core::queue::model::Place;
 pub use tidegate_core::queue::{
-    Condition, MAX_BATCH, MAX_PAYLOAD_BYTES, QueueName, Scheduled, Settled, Stats, Task, TaskId, TaskState,
+    Claimed, Condition, DEFAULT_MAX_ATTEMPTS, Due, MAX_BATCH, MAX_DELAY_MS, MAX_LEASE_MS, MAX_PAYLOAD_BYTES,
+    MIN_LEASE_MS, NameError, QueueName, Receipt, Schedule, Scheduled, Settle, Settled, Stats, Task, TaskError, TaskId,
+    TaskState, Verdict, rules::MAX_ERROR_BYTES,
 };
 pub use tidegate_embedded::MemoryQueues;
 #[cfg(feature = "embedded")]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_backend::{QueueCapabilities, QueueStore};
 use tidegate_core::Millis;
@@ -9,13 +10,19 @@ use tidegate_core::queue::{QueueName, Stats};
 
 use super::claims::Claims;
 use super::handle::Queue;
-use super::{QueueError, metrics};
+use super::{QueueError, RawQueue, metrics};
+use crate::pending::Pending;
+
+/// How long a close waits for what is handed back.
+const HANDS_BACK_WITHIN: Duration = Duration::from_secs(1);
 
 /// The queues of one store. Cloning it is cheap; every clone shares one loop that claims for all workers.
 #[derive(Clone)]
 pub struct Queues {
     pub(super) store: Arc<dyn QueueStore>,
     pub(super) claims: Arc<Claims>,
+    /// Claims of callers that may be gone, and what is handed back for them.
+    pub(super) pending: Arc<Pending>,
 }
 
 impl fmt::Debug for Queues {
@@ -29,7 +36,7 @@ impl Queues {
     #[must_use]
     pub fn new(store: Arc<dyn QueueStore>) -> Self {
         let claims = Claims::new(store.clone());
-        Self { store, claims }
+        Self { store, claims, pending: Arc::default() }
     }
 
     /// One queue; it begins with its first task.
@@ -43,6 +50,12 @@ impl Queues {
         }
         let counters = metrics::Counters::of(&name);
         Ok(Queue::new(self.clone(), name, counters))
+    }
+
+    /// One queue as bytes; the product's own can be looked at.
+    #[must_use]
+    pub fn raw(&self, name: QueueName) -> RawQueue {
+        RawQueue::new(self.clone(), name)
     }
 
     /// Names of queues after `after`, in the order of bytes, at most `limit` (`1..=`[`super::MAX_QUEUE_PAGE`]).
@@ -80,8 +93,11 @@ impl Queues {
         self.claims.trouble()
     }
 
-    /// Ends the loop and the store's tasks; stop the workers first.
+    /// Ends the loop and the store's tasks; stop the workers first. What callers that are gone have claimed is handed back,
+    /// unless that takes longer than a second.
     pub async fn close(&self) {
+        // First: a round of claims that is under way may have something for them.
+        let _ = tokio::time::timeout(HANDS_BACK_WITHIN, self.pending.none()).await;
         self.claims.close().await;
         self.store.close().await;
     }

@@ -210,6 +210,7 @@ impl<T: DeserializeOwned + Send + 'static> WorkerBuilder<T> {
             batches,
             open: AtomicBool::new(true),
             starved: AtomicBool::new(false),
+            once: false,
         });
         let running = Arc::new(Running::default());
         let (answers, given) = mpsc::unbounded_channel();

@@ -33,6 +33,8 @@ async fn nodes(options: &[Options]) -> Nodes {
             bus: None,
             cache: Some(Arc::new(store.handle())),
             hot_keys: None,
+            queues: None,
+            locks: None,
             settings: opened.settings,
         };
         nodes.push(Tidegate::start(parts, *options).await.unwrap());

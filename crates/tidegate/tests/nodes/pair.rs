@@ -42,6 +42,8 @@ pub async fn pair(manual_clock: bool, on_hand: i64, ends: [Option<Arc<dyn Bus>>;
             bus,
             cache: None,
             hot_keys: None,
+            queues: None,
+            locks: None,
             settings,
         };
         Node { tidegate: Tidegate::start(parts, Options::default()).await.expect("it starts"), gate }
