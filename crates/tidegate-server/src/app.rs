@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use tidegate::lock::Locks;
+use tidegate::queue::Queues;
 use tidegate::{Catalog, Operations, Orders, Products, Tidegate};
 use tokio::sync::{Semaphore, watch};
 
@@ -36,6 +38,12 @@ pub(crate) struct App {
     pub(crate) answer_budget: Arc<Semaphore>,
     /// Event streams that may still be opened.
     pub(crate) event_streams: Arc<Semaphore>,
+    /// Claims and requests for locks that may still wait.
+    pub(crate) long_polls: Arc<Semaphore>,
+    /// General queues, if this instance has a store for them.
+    pub(crate) queues: Option<Queues>,
+    /// Locks, if this instance has a store for them.
+    pub(crate) locks: Option<Locks>,
     stopping: AtomicBool,
     stopped: watch::Sender<bool>,
     gave_up: watch::Sender<bool>,
@@ -55,6 +63,8 @@ impl App {
             catalog: tidegate.catalog(),
             operations: tidegate.operations(),
             products: tidegate.products(),
+            queues: tidegate.queues(),
+            locks: tidegate.locks(),
             tidegate,
             tokens: Tokens::new(config.tokens),
             manual_clock: config.manual_clock,
@@ -66,6 +76,7 @@ impl App {
             body_budget: Semaphore::new(limits.body_budget_bytes / 1024),
             answer_budget: Arc::new(Semaphore::new(limits.answer_budget_bytes / 1024)),
             event_streams: Arc::new(Semaphore::new(event_streams(&limits))),
+            long_polls: Arc::new(Semaphore::new(long_polls(&limits))),
             stopping: AtomicBool::new(false),
             stopped: watch::Sender::new(false),
             gave_up: watch::Sender::new(false),
@@ -89,6 +100,12 @@ impl App {
         self.stopped.subscribe()
     }
 
+    /// Resolves once the server stops.
+    pub(crate) async fn stop_begins(&self) {
+        // The sender is a part of this.
+        let _ = self.stopped.subscribe().wait_for(|stopped| *stopped).await;
+    }
+
     /// From now on requests that still wait for the library are answered with 503 `stopping`.
     pub(crate) fn give_up(&self) {
         self.gave_up.send_replace(true);
@@ -104,6 +121,11 @@ impl App {
     pub(crate) fn open_streams(&self) -> usize {
         event_streams(&self.limits) - self.event_streams.available_permits()
     }
+}
+
+/// Waiting calls take a third of the connections at most: beside them and the streams there is always room.
+fn long_polls(limits: &Limits) -> usize {
+    limits.max_long_polls.min(limits.max_connections / 3)
 }
 
 /// Streams never take more than half of the connections, or they could shut everybody else out.

@@ -100,6 +100,10 @@ pub struct Limits {
     pub answer_budget_bytes: usize,
     /// Event streams at once; beyond it 503 `overloaded`. Default 1,000.
     pub max_event_streams: usize,
+    /// Claims and requests for locks that wait at once; beyond it 503 `overloaded`. Default 2,000.
+    pub max_long_polls: usize,
+    /// The longest a lock is granted for. Default a day.
+    pub max_lock_ttl: Duration,
     /// At stop, how long idle connections are kept to answer a late request with 503 `stopping`. Default 250 ms.
     pub stop_notice: Duration,
     /// At stop, how long requests that were begun may take to end. Default 4 s.
@@ -122,6 +126,8 @@ impl Default for Limits {
             body_budget_bytes: 64 << 20,
             answer_budget_bytes: 256 << 20,
             max_event_streams: 1_000,
+            max_long_polls: 2_000,
+            max_lock_ttl: Duration::from_millis(tidegate::lock::MAX_TTL_MS.unsigned_abs()),
             stop_notice: Duration::from_millis(250),
             stop_patience: Duration::from_secs(4),
         }
@@ -182,6 +188,10 @@ pub enum ServerError {
     Recorder,
 }
 
+fn milliseconds(time: Duration) -> usize {
+    usize::try_from(time.as_millis()).unwrap_or(usize::MAX)
+}
+
 impl Limits {
     /// Refuses bounds that could not work.
     pub(crate) fn check(&self) -> Result<(), ServerError> {
@@ -191,6 +201,8 @@ impl Limits {
             ("body_budget_bytes", self.body_budget_bytes, 8 << 20, 1 << 40),
             ("answer_budget_bytes", self.answer_budget_bytes, 32 << 20, 1 << 40),
             ("max_event_streams", self.max_event_streams, 0, 1 << 20),
+            ("max_long_polls", self.max_long_polls, 0, 1 << 20),
+            ("max_lock_ttl (milliseconds)", milliseconds(self.max_lock_ttl), 100, 86_400_000),
         ];
         match bounds.into_iter().find(|(_, value, min, max)| !(*min..=*max).contains(value)) {
             Some((name, value, min, max)) => Err(ServerError::Limit { name, value, min, max }),

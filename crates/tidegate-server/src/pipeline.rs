@@ -77,7 +77,8 @@ async fn refuse(problem: Problem, parts: &Parts, mut incoming: Incoming) -> Answ
 async fn run(app: &Arc<App>, route: &'static Route, ids: Ids, parts: Parts, mut incoming: Incoming) -> Answer {
     let allowed =
         app.tokens.check(route.access, &parts.headers).and_then(|()| access::check_origin(&parts, app.loopback));
-    if let Err(problem) = allowed {
+    let forbidden = route.forbids.zip(ids[0].as_deref()).and_then(|(forbids, id)| forbids(id));
+    if let Some(problem) = allowed.err().or(forbidden) {
         return refuse(problem, &parts, incoming).await;
     }
     let (body, _share) = match take_body(app, route, &parts, &mut incoming).await {
@@ -129,7 +130,7 @@ async fn guarded(app: &App, route: &'static Route, call: Call) -> Answer {
         if route.patient {
             return Ok(work.await);
         }
-        tokio::time::timeout(app.limits.request_timeout, work).await.map_err(|_| too_slow(app))
+        tokio::time::timeout(app.limits.request_timeout, work).await.map_err(|_| too_slow(app, route))
     };
     let ended = tokio::select! {
         biased;
@@ -143,7 +144,12 @@ async fn guarded(app: &App, route: &'static Route, call: Call) -> Answer {
     })
 }
 
-fn too_slow(app: &App) -> Problem {
+fn too_slow(app: &App, route: &Route) -> Problem {
+    if route.on_store {
+        let detail = "The store of queues and locks gave no answer in time and a change may have been made; send the same \
+                      request again.";
+        return problem::store_unavailable(detail, 2);
+    }
     let seconds = app.limits.request_timeout.as_secs();
     let detail = format!(
         "The ledger gave no answer within {seconds} s and the change may have been made; send the same request again, repeating it is safe."

@@ -29,8 +29,25 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 pub(crate) struct Body {
     content: Content,
     busy: Option<Busy>,
+    /// What is taken back unless the answer is sent.
+    parcel: Option<Box<dyn Parcel>>,
     /// Of the memory for large answers.
     _share: Option<Arc<Share>>,
+}
+
+/// What an answer hands over: dropped, it is taken back.
+pub(crate) trait Parcel: Send {
+    /// The answer is on its way to the client.
+    fn sent(self: Box<Self>);
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        // Whole in hyper's hands, it is sent once the connection says so; else nobody gets it.
+        if let (Some(parcel), Some(busy), Content::Empty) = (self.parcel.take(), &self.busy, &self.content) {
+            busy.hold(parcel);
+        }
+    }
 }
 
 enum Content {
@@ -42,22 +59,29 @@ enum Content {
 impl Body {
     /// No body.
     pub(crate) fn empty() -> Self {
-        Self { content: Content::Empty, busy: None, _share: None }
+        Self { content: Content::Empty, busy: None, parcel: None, _share: None }
     }
 
     /// All of it.
     pub(crate) fn full(bytes: impl Into<Bytes>) -> Self {
-        Self { content: Content::Full(bytes.into()), busy: None, _share: None }
+        Self { content: Content::Full(bytes.into()), busy: None, parcel: None, _share: None }
     }
 
     /// Piece by piece.
     pub(crate) fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self { content: Content::Stream(Box::pin(pieces)), busy: None, _share: None }
+        Self { content: Content::Stream(Box::pin(pieces)), busy: None, parcel: None, _share: None }
     }
 
     /// The same; `share` is given back when all but the last piece is sent.
     pub(crate) fn shared(bytes: Bytes, share: Option<Arc<Share>>) -> Self {
-        Self { _share: share, ..Self::full(bytes) }
+        let mut body = Self::full(bytes);
+        body._share = share;
+        body
+    }
+
+    /// The same; `parcel` is handed over with it.
+    pub(crate) fn hands_over(&mut self, parcel: impl Parcel + 'static) {
+        self.parcel = Some(Box::new(parcel));
     }
 
     /// The same; `busy` ends with it.

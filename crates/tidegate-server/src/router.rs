@@ -8,6 +8,7 @@ use http::{HeaderValue, Method};
 use crate::access::Access;
 use crate::call::Call;
 use crate::openapi::AnswerDoc;
+use crate::problem::Problem;
 use crate::problem::catalogue::Kind;
 use crate::reply::Answer;
 use crate::request::query::Param;
@@ -74,6 +75,10 @@ pub(crate) struct Route {
     pub(crate) patient: bool,
     /// What its path names is a caller's own key: one that is no text is a wrong field, not a broken request.
     pub(crate) free_ids: bool,
+    /// The store of queues and locks does its work, not the ledger.
+    pub(crate) on_store: bool,
+    /// Refuses by the path's first parameter, before anything of the request is read.
+    pub(crate) forbids: Option<fn(&str) -> Option<Problem>>,
     /// Whether `Idempotency-Key` means something.
     pub(crate) takes_key: bool,
     pub(crate) answers: &'static [AnswerDoc],
@@ -104,6 +109,8 @@ impl Route {
             any_query: false,
             patient: false,
             free_ids: false,
+            on_store: false,
+            forbids: None,
             takes_key: false,
             answers: &[],
             problems: &[],

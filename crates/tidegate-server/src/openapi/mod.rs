@@ -77,6 +77,8 @@ const TAGS: &[(&str, &str)] = &[
     ("refunds", "Money that is due back."),
     ("stock", "SKUs, their units, their ledger."),
     ("cache", "Values of other services, read through."),
+    ("queues", "Tasks that are handed out at an instant, until somebody acknowledges them."),
+    ("locks", "Only one of us at a time, with fences."),
     ("events", "What happened, in order, nothing skipped."),
     ("operations", "Health, metrics, the clock, reconciliation."),
 ];
@@ -212,6 +214,13 @@ fn header_parameters(route: &'static Route) -> impl Iterator<Item = Parameter> {
             "Last-Event-ID",
             "The cursor of the last event that was received; before `after`.",
         ),
+        (
+            route.operation == "acquireLock",
+            false,
+            "Lock-Token",
+            "16 to 64 visible ASCII characters of the caller's choice that nobody else can guess: a request repeated with it after a lost reply answers 200 with the same fence.",
+        ),
+        (matches!(route.operation, "renewLock" | "releaseLock"), true, "Lock-Token", "The `token` of the grant."),
     ];
     headers.into_iter().filter(|(takes, ..)| *takes).map(|(_, required, name, doc)| {
         ParameterBuilder::new()

@@ -20,7 +20,9 @@ pub(super) fn of(route: &'static Route, schemas: &mut Schemas) -> BTreeMap<u16, 
     }
     if !route.any_query {
         kinds.extend([&c::MALFORMED, &c::INVALID]);
-        if !route.free_ids {
+        if route.on_store {
+            kinds.push(&c::STORE_UNAVAILABLE);
+        } else if !route.free_ids {
             kinds.extend([&c::LEDGER_BROKEN, &c::LEDGER_UNAVAILABLE]);
         }
     }

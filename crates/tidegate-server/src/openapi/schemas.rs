@@ -63,6 +63,10 @@ impl Schemas {
     /// The answers of a batch; `field` holds the thing of one that was done.
     pub(crate) fn batch<T: ToSchema>(&mut self, name: &str, field: &str) -> RefOr<Schema> {
         let thing = self.of::<T>();
+        self.results(name, field, thing)
+    }
+
+    fn results(&mut self, name: &str, field: &str, thing: RefOr<Schema>) -> RefOr<Schema> {
         let problem = self.problem();
         let result = ObjectBuilder::new()
             .property(
@@ -74,6 +78,12 @@ impl Schemas {
             .required("status");
         let results = ObjectBuilder::new().property("results", ArrayBuilder::new().items(result)).required("results");
         self.keep(name, results)
+    }
+
+    /// The answers of a batch whose things that were done say only yes or no in `field`.
+    pub(crate) fn batch_of_flags(&mut self, name: &str, field: &str) -> RefOr<Schema> {
+        let flag = ObjectBuilder::new().schema_type(Type::Boolean);
+        self.results(name, field, flag.into())
     }
 
     /// A body the server takes.
@@ -94,11 +104,12 @@ impl Schemas {
     fn field(&mut self, field: &Field) -> RefOr<Schema> {
         let clears = if field.clearable { " null clears it." } else { "" };
         let told = match field.kind {
+            Kind::Json(max) => format!("{} At most {max} bytes as compact JSON.", field.doc),
             Kind::JsonObject(max) => format!("{}{clears} At most {max} bytes as compact JSON.", field.doc),
             _ => format!("{}{clears}", field.doc),
         };
         let described = |object: ObjectBuilder, kind: Type| {
-            let object = object.description(Some(told));
+            let object = object.description(Some(told.clone()));
             if field.required {
                 return object.schema_type(kind).into();
             }
@@ -118,6 +129,13 @@ impl Schemas {
             Kind::Integer(min, max) => {
                 described(ObjectBuilder::new().minimum(Some(min)).maximum(Some(max)), Type::Integer)
             }
+            Kind::Choice(words) => {
+                described(ObjectBuilder::new().enum_values(Some(words.iter().copied())), Type::String)
+            }
+            Kind::Json(_) => ObjectBuilder::new()
+                .schema_type(utoipa::openapi::schema::SchemaType::AnyValue)
+                .description(Some(told))
+                .into(),
             Kind::Flag => described(ObjectBuilder::new(), Type::Boolean),
             Kind::JsonObject(_) => described(
                 ObjectBuilder::new().additional_properties(Some(AdditionalProperties::FreeForm(true))),

@@ -38,12 +38,18 @@ kinds! {
     IDEMPOTENCY_KEY_REQUIRED "idempotency-key-required" 400 "Idempotency key required" false
         "The request would not be safe to repeat: it has neither an id of the caller's choice nor a usable `Idempotency-Key`."
         "Send an `order_id` in the body or an `Idempotency-Key` header of 1 to 128 visible ASCII characters, and the same one with every repeat."
+    LOCK_TOKEN_REQUIRED "lock-token-required" 400 "Lock token required" false
+        "A lock is renewed and released by the token it was granted with, and the request has none, or one that cannot be a token."
+        "Send the `token` of the grant in the header `Lock-Token`: 16 to 64 visible ASCII characters."
     UNAUTHENTICATED "unauthenticated" 401 "No valid token" false
         "The request has no `Authorization: Bearer` header, or its token is not one of the server's."
         "Send a token from the server's configuration; `tidegate token` makes a new one."
     FORBIDDEN "forbidden" 403 "Not allowed for this token" false
         "The token is valid, but its role does not cover this call."
         "Use a token of the role that `detail` names."
+    RESERVED_QUEUE "reserved-queue" 403 "The product's own queue" false
+        "`orders` and `tidegate.*` belong to the product itself: they can be read, not changed."
+        "Use a queue of another name."
     FORBIDDEN_ORIGIN "forbidden-origin" 403 "Foreign origin" false
         "The request comes from a web page of another origin, or names a host that is not this server's. Web pages must not be able to drive a local server."
         "Call the server from a program, or under its own address."
@@ -68,6 +74,12 @@ kinds! {
     ABSENT "absent" 404 "There is none" false
         "The namespace's origin says that there is nothing under this key (404 or 410)."
         "Correct the key. If it exists by now, `DELETE` it from the cache or wait until `absent_for` has passed."
+    UNKNOWN_QUEUE "unknown-queue" 404 "Unknown queue" false
+        "No queue of this name ever had a task."
+        "Correct the name; a queue begins with its first task."
+    UNKNOWN_TASK "unknown-task" 404 "Unknown task" false
+        "The queue has no task with this id; or none that is dead, where a dead one is asked for. A task that was acknowledged is gone."
+        "Correct the id; `GET /v1/queues/{queue}/tasks` lists what is there, `GET /v1/queues/{queue}/dead` the dead."
     METHOD_NOT_ALLOWED "method-not-allowed" 405 "Method not allowed" false
         "The address exists, but not with this method."
         "Use a method that the `Allow` header lists."
@@ -110,12 +122,21 @@ kinds! {
     BELOW_COMMITTED "below-committed" 409 "Units are promised" false
         "The adjustment would leave fewer units than orders hold or have paid for."
         "Take at most `available` units away, or cancel orders first."
+    TOO_MANY_QUEUES "too-many-queues" 409 "Too many queues" false
+        "The task would begin one queue more than `queues.max` allows."
+        "Use a queue that exists, or raise `queues.max` in the configuration of every server."
+    LOCK_HELD "lock-held" 409 "Held by another" false
+        "Another holds the lock, after the wait if one was asked for. `retry_after_ms` is what is left of its time, unless it renews."
+        "Ask again later, or with a longer `wait_ms`: who waits is served first come, first served."
+    LOCK_LOST "lock-lost" 409 "Lost" false
+        "The lock is not held with this token: it ran out, was taken by another, or was released."
+        "Stop what the lock protects, then take the lock again."
     STALE "stale" 412 "Changed in between" false
         "The SKU's version is not the one in `If-Match`. Nothing was changed."
         "Read the SKU again, decide again, and send its present `ETag`."
     TOO_LARGE "too-large" 413 "Body too large" false
-        "The body is larger than this call takes: 1 MiB, or 8 MiB for `:batch`."
-        "Split the request."
+        "The body is larger than this call takes: 1 MiB, or 8 MiB for `:batch`; or a task's payload is larger than 64 KiB."
+        "Split the request; keep large payloads elsewhere and schedule a reference."
     UNSUPPORTED_MEDIA_TYPE "unsupported-media-type" 415 "Not JSON" false
         "A body must be JSON and say so."
         "Send `Content-Type: application/json`."
@@ -154,7 +175,7 @@ kinds! {
         "The ledger cannot be reached or cannot write. Nothing was acknowledged."
         "Send the request again after `Retry-After` seconds; repeating it is safe."
     STORE_UNAVAILABLE "store-unavailable" 503 "Store unavailable" true
-        "The store that the servers share did not acknowledge the change. It may have been made."
+        "The store of queues, locks or shared caches did not answer, or this server has none. A change may have been made."
         "Send the request again after `Retry-After` seconds; repeating it is safe."
     STOPPING "stopping" 503 "Stopping" true
         "The server is stopping and takes no new requests."

@@ -5,6 +5,8 @@ use std::time::Duration;
 use tidegate::Error;
 use tidegate::cache::CacheError;
 use tidegate::core::{FieldError, Refusal, RefusalCode};
+use tidegate::lock::LockError;
+use tidegate::queue::{QueueError, StoreError, StoreErrorKind};
 
 use super::catalogue as c;
 use super::{Kind, Problem, invalid, invalid_at};
@@ -66,6 +68,75 @@ impl From<CacheError> for Problem {
             }
             other => {
                 tracing::error!(error = %other, "the cache answered with an error no request should meet");
+                Problem::of(&c::INTERNAL)
+            }
+        }
+    }
+}
+
+/// A store of queues or locks that did not do what it was asked.
+fn of_store(e: &StoreError) -> Problem {
+    match e.kind() {
+        StoreErrorKind::Limit => return Problem::new(&c::TOO_MANY_QUEUES, format!("In the store {e}.")),
+        StoreErrorKind::Unavailable => {
+            tracing::debug!(error = %e, "a request was refused: the store of queues and locks is unavailable");
+        }
+        _ => tracing::error!(error = %e, "the store of queues and locks does not answer as it should"),
+    }
+    store_unavailable(
+        "The store of queues and locks does not answer; a change may have been made. Send the same request again in a few \
+         seconds.",
+        2,
+    )
+}
+
+/// The store of queues and locks is away, or there is none.
+pub(crate) fn store_unavailable(detail: &'static str, retry_after: u32) -> Problem {
+    Problem::new(&c::STORE_UNAVAILABLE, detail).retry_after(retry_after)
+}
+
+impl From<QueueError> for Problem {
+    fn from(e: QueueError) -> Self {
+        match e {
+            QueueError::Name(e) => invalid_at("/queue", e.to_string()),
+            QueueError::Id(e) => invalid_at("/id", e.to_string()),
+            QueueError::Reserved(_) => reserved_queue(),
+            QueueError::Store(e) => of_store(&e),
+            // These are judged, field by field, before the library is asked.
+            QueueError::Task(_) | QueueError::Batch(_) | QueueError::Payload(_) => invalid_at("", e.to_string()),
+            other => {
+                tracing::error!(error = %other, "the queue answered with an error no request should meet");
+                Problem::of(&c::INTERNAL)
+            }
+        }
+    }
+}
+
+/// One of the product's own queues is not the caller's to change.
+pub(crate) fn reserved_queue() -> Problem {
+    Problem::new(&c::RESERVED_QUEUE, "This queue is Tidegate's own: it can be read, not changed; use another name.")
+}
+
+impl From<LockError> for Problem {
+    fn from(e: LockError) -> Self {
+        match e {
+            LockError::Name(e) => invalid_at("/name", e.to_string()),
+            LockError::Time { .. } => invalid_at("/ttl_ms", e.to_string()),
+            LockError::Held { retry_after } | LockError::Timeout { retry_after } => {
+                let detail =
+                    "Another holds the lock; ask again when its time may be over, or wait for it with wait_ms.";
+                let ms = i64::try_from(retry_after.as_millis()).unwrap_or(i64::MAX);
+                Problem::new(&c::LOCK_HELD, detail).retry_after_ms(ms)
+            }
+            LockError::Crowded => {
+                let detail = "As many wait for this lock as its line takes; ask again in a few seconds.";
+                Problem::new(&c::OVERLOADED, detail).retry_after(5)
+            }
+            LockError::Unreachable(e) => of_store(&e),
+            LockError::Lost => Problem::of(&c::LOCK_LOST),
+            LockError::Stopping => stopping(),
+            other => {
+                tracing::error!(error = %other, "the locks answered with an error no request should meet");
                 Problem::of(&c::INTERNAL)
             }
         }

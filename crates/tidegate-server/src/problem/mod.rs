@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 
 use crate::reply::{self, Body};
 use catalogue::Kind;
-pub(crate) use from_library::{given_up, stopping, whole_seconds};
+pub(crate) use from_library::{given_up, reserved_queue, stopping, store_unavailable, whole_seconds};
 
 /// The media type of every error.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
@@ -36,6 +36,7 @@ struct Parts {
     limit: Option<i64>,
     already: Option<i64>,
     order_id: Option<OrderId>,
+    retry_after_ms: Option<i64>,
     errors: Vec<FieldError>,
     reasons: Option<Vec<String>>,
     retry_after: Option<u32>,
@@ -78,6 +79,9 @@ pub(crate) struct ProblemShape<'a> {
     /// The order it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     order_id: Option<&'a str>,
+    /// What is left of the holder's time, milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<i64>,
     /// The fields that are wrong, at most 20.
     #[serde(skip_serializing_if = "Option::is_none")]
     errors: Option<Vec<FaultShape<'a>>>,
@@ -124,6 +128,7 @@ impl Problem {
             limit: None,
             already: None,
             order_id: None,
+            retry_after_ms: None,
             errors: Vec::new(),
             reasons: None,
             retry_after: None,
@@ -152,6 +157,12 @@ impl Problem {
     /// The same, about this order.
     pub(crate) fn order(mut self, order: OrderId) -> Self {
         self.0.order_id = Some(order);
+        self
+    }
+
+    /// The same, with what is left of a lock holder's time.
+    pub(crate) fn retry_after_ms(mut self, ms: i64) -> Self {
+        self.0.retry_after_ms = Some(ms);
         self
     }
 
@@ -200,6 +211,7 @@ impl Problem {
             limit: parts.limit,
             already: parts.already,
             order_id: parts.order_id.as_ref().map(OrderId::as_str),
+            retry_after_ms: parts.retry_after_ms,
             errors: (!parts.errors.is_empty()).then_some(errors),
             reasons: parts.reasons.as_deref(),
         }

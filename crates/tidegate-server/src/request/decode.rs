@@ -88,6 +88,49 @@ pub(crate) fn json(node: &Node<'_>, pointer: &Pointer<'_>, faults: &mut Faults) 
     }
 }
 
+/// Writes a JSON value of the caller's as compact JSON, numbers as they were written, and notes every fault in it.
+pub(crate) fn compact(node: &Node<'_>, pointer: &Pointer<'_>, faults: &mut Faults, out: &mut String) {
+    match node {
+        Node::Null => out.push_str("null"),
+        Node::Bool(flag) => out.push_str(if *flag { "true" } else { "false" }),
+        Node::Number(digits) => out.push_str(digits),
+        Node::Text(text) => quote(text, out),
+        Node::LoneSurrogate => faults.add(pointer, "must not contain a lone surrogate"),
+        Node::Array(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                compact(item, &pointer.item(i), faults, out);
+            }
+            out.push(']');
+        }
+        Node::Object(members) => {
+            let mut names = std::collections::HashSet::new();
+            out.push('{');
+            for (i, (name, value)) in members.iter().enumerate() {
+                let place = pointer.member(name);
+                if !names.insert(name) {
+                    faults.add(place, "appears twice; send it once");
+                }
+                if i > 0 {
+                    out.push(',');
+                }
+                quote(name, out);
+                out.push(':');
+                compact(value, &place, faults, out);
+            }
+            out.push('}');
+        }
+    }
+}
+
+/// Writes `text` as a JSON string.
+fn quote(text: &str, out: &mut String) {
+    out.push_str(&serde_json::to_string(text).expect("a text can be written"));
+}
+
 /// The number, or what it must be. A whole number is kept to its last digit: as a float it would be another one.
 fn number(digits: &str) -> Result<Number, &'static str> {
     if let Ok(n) = digits.parse::<i64>() {
@@ -137,6 +180,31 @@ mod tests {
         ] {
             let kept = number(digits).ok().map(|number| number.to_string());
             assert_eq!(kept.map(|text| text.replace("e+", "e")).as_deref(), want, "{digits}");
+        }
+    }
+
+    #[test]
+    fn values_are_kept_as_they_were_written() {
+        for (sent, want) in [
+            (
+                r#" { "a" : [ 1.50, 1e400, -0 , 18446744073709551616 ] } "#,
+                r#"{"a":[1.50,1e400,-0,18446744073709551616]}"#,
+            ),
+            (r#"["\u00e9\n\u0001\""]"#, r#"["é\n\u0001\""]"#),
+            ("[]", "[]"),
+            ("true", "true"),
+        ] {
+            let node = super::super::json::parse(sent.as_bytes()).expect("JSON");
+            let (mut faults, mut text) = (Faults::default(), String::new());
+            compact(&node, &Pointer::Root, &mut faults, &mut text);
+            assert!(faults.refuse().is_ok());
+            assert_eq!(text, want);
+        }
+        for sent in [r#"{"a":1,"a":2}"#, r#"["\ud800"]"#] {
+            let node = super::super::json::parse(sent.as_bytes()).expect("JSON");
+            let mut faults = Faults::default();
+            compact(&node, &Pointer::Root, &mut faults, &mut String::new());
+            assert!(faults.refuse().is_err(), "{sent}");
         }
     }
 

@@ -48,6 +48,10 @@ pub(crate) enum Kind {
     Flag,
     /// An instant of RFC 3339.
     Instant,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Any JSON value of the caller's, kept as it is, of at most this many bytes.
+    Json(usize),
     /// A JSON object of the caller's, of at most this many bytes.
     JsonObject(usize),
     /// An object of ours.
@@ -69,6 +73,8 @@ impl Kind {
             Kind::Integer(min, max) => format!("must be a whole number from {min} to {max}"),
             Kind::Flag => "must be true or false".to_owned(),
             Kind::Instant => "must be an instant of RFC 3339, such as \"2026-11-29T15:08:10.000Z\"".to_owned(),
+            Kind::Choice(words) => format!("must be one of {}", words.join(", ")),
+            Kind::Json(max) => format!("must be a JSON value of at most {max} bytes"),
             Kind::JsonObject(max) => format!("must be a JSON object of at most {max} bytes"),
             Kind::Object(_) => "must be a JSON object".to_owned(),
             Kind::List(..) => "must be a list".to_owned(),
@@ -173,6 +179,37 @@ impl<'n, 'a, 'p> Fields<'n, 'a, 'p> {
     /// An instant.
     pub(crate) fn instant(&self, name: &str, faults: &mut Faults) -> Option<Millis> {
         self.read(name, faults, decode::instant)
+    }
+
+    /// A word from the list of its kind.
+    pub(crate) fn choice(&self, name: &str, faults: &mut Faults) -> Option<&'n str> {
+        let Kind::Choice(words) = self.find(name).0.kind else { return None };
+        self.read(name, faults, |node| decode::text(node).filter(|text| words.contains(text)))
+    }
+
+    /// A whole number within the range of its kind.
+    pub(crate) fn ranged(&self, name: &str, faults: &mut Faults) -> Option<i64> {
+        let Kind::Integer(min, max) = self.find(name).0.kind else { return None };
+        self.within(name, min, max, faults)
+    }
+
+    /// A whole number within a range of the server's own.
+    pub(crate) fn within(&self, name: &str, min: i64, max: i64, faults: &mut Faults) -> Option<i64> {
+        let number = self.integer(name, faults)?;
+        if (min..=max).contains(&number) {
+            return Some(number);
+        }
+        faults.add(self.pointer.member(name), Kind::Integer(min, max).wanted());
+        None
+    }
+
+    /// A JSON value of the caller's as compact text; null is empty.
+    pub(crate) fn json(&self, name: &str, faults: &mut Faults) -> String {
+        let mut text = String::new();
+        if let Some(node) = self.node(name) {
+            decode::compact(node, &self.pointer.member(name), faults, &mut text);
+        }
+        text
     }
 
     /// Any node that is there and not null.

@@ -3,10 +3,12 @@
 use http::header::{AUTHORIZATION, IF_MATCH};
 use http::{HeaderMap, HeaderName};
 use tidegate::core::IdempotencyKey;
+use tidegate::lock::LockToken;
 
 use crate::problem::{self, Problem, catalogue};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// The `Idempotency-Key`, if one was sent.
@@ -27,6 +29,21 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyK
         _ => Err(Problem::new(
             &catalogue::IDEMPOTENCY_KEY_REQUIRED,
             "Send an Idempotency-Key of 1 to 128 visible ASCII characters.",
+        )),
+    }
+}
+
+/// The `Lock-Token`, if one was sent: a secret.
+///
+/// One that cannot be used is refused rather than ignored: its sender relies on it.
+pub(crate) fn lock_token(headers: &HeaderMap) -> Result<Option<LockToken>, Problem> {
+    let mut sent = headers.get_all(LOCK_TOKEN).iter();
+    let Some(value) = sent.next() else { return Ok(None) };
+    match value.to_str().ok().and_then(|text| LockToken::parse(text).ok()) {
+        Some(token) if sent.next().is_none() => Ok(Some(token)),
+        _ => Err(Problem::new(
+            &catalogue::LOCK_TOKEN_REQUIRED,
+            "Send one Lock-Token header of 16 to 64 visible ASCII characters.",
         )),
     }
 }

@@ -1,11 +1,14 @@
 //! Requests as they arrive: path, query, headers, body, judged completely before the library is asked.
 //!
 //! - [`json`] reads a body into a borrowed tree, [`fields`] takes typed fields out of it and notes every fault.
-//! - [`bodies`] declares each body once: it is decoded, refused and described from the same table.
+//! - [`bodies`] (and [`bodies_of_products`] for queues and locks) declares each body once: it is decoded, refused and described from the same table.
+//! - [`cursor`] makes and reads the cursors of queues.
 //! - [`path`] and [`query`] decode the address, [`headers`] what the headers say.
 
 pub(crate) mod bodies;
+pub(crate) mod bodies_of_products;
 pub(crate) mod body;
+pub(crate) mod cursor;
 pub(crate) mod decode;
 pub(crate) mod faults;
 pub(crate) mod fields;

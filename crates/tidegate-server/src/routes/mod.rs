@@ -3,22 +3,27 @@
 mod admin;
 mod cache;
 mod events;
+mod locks;
 mod machine;
 mod orders;
 mod pages;
 mod parked;
 mod payments;
 mod products;
+mod queues;
 mod refunds;
 mod skus;
 
 use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate::PageRequest;
 use tidegate::core::FieldError;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::call::Call;
-use crate::problem::{self, Problem};
+use crate::problem::{self, Problem, catalogue};
 use crate::request::bodies::NOTHING;
 use crate::request::query::Query;
 use crate::request::{Faults, Fields, Pointer};
@@ -34,6 +39,10 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
         skus::ROUTES,
         products::ROUTES,
         cache::ROUTES,
+        queues::ROUTES,
+        queues::leases::ROUTES,
+        queues::dead::ROUTES,
+        locks::ROUTES,
         events::ROUTES,
         machine::ROUTES,
         pages::ROUTES,
@@ -46,6 +55,17 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
 /// Whether monitors ask it.
 pub(crate) fn is_probe(route: &Route) -> bool {
     matches!(route.template, "/healthz" | "/readyz" | "/metrics")
+}
+
+/// A place among the calls that wait, for one that waits for `wait`.
+fn waits(call: &Call, wait: Duration) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+    if wait.is_zero() {
+        return Ok(None);
+    }
+    Arc::clone(&call.app.long_polls).try_acquire_owned().map(Some).map_err(|_| {
+        let detail = "As many calls wait as the server takes; send this one again in a few seconds, or with wait_ms 0.";
+        Problem::new(&catalogue::OVERLOADED, detail).retry_after(5)
+    })
 }
 
 /// A route's function as the table keeps it.

@@ -3,8 +3,8 @@
 //! A connection that has sent nothing yet costs its socket and a small task; hyper's state comes with its first byte.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::server::conn::http1::Builder;
@@ -18,6 +18,7 @@ use super::service::HttpService;
 use super::stream::Stream;
 use crate::app::App;
 use crate::problem::{Problem, catalogue};
+use crate::reply::Parcel;
 
 /// How long an idle connection that was told to close may take to send what is left of its last answer.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -58,6 +59,8 @@ pub(crate) struct Connection {
     since: AtomicU64,
     wish: AtomicU8,
     told: Notify,
+    /// What the answer hands over that is being written.
+    parcel: Mutex<Option<Box<dyn Parcel>>>,
     registry: Arc<Registry>,
 }
 
@@ -70,6 +73,7 @@ impl Connection {
             since: AtomicU64::new(registry.now()),
             wish: AtomicU8::new(Wish::Nothing as u8),
             told: Notify::new(),
+            parcel: Mutex::new(None),
             registry,
         }
     }
@@ -100,6 +104,14 @@ impl Connection {
         }
     }
 
+    /// All that was to be written is in the socket.
+    pub(crate) fn flushed(&self) {
+        let parcel = self.parcel.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(parcel) = parcel {
+            parcel.sent();
+        }
+    }
+
     /// Tells it what the server wants. A later wish replaces one it has not seen.
     pub(crate) fn ask(&self, wish: Wish) {
         self.wish.store(wish as u8, Ordering::Release);
@@ -127,6 +139,13 @@ impl Busy {
         connection.enter(Phase::Busy);
         connection.registry.request(true);
         Self(Arc::clone(connection))
+    }
+}
+
+impl Busy {
+    /// Keeps `parcel` until the answer is in the socket; if the connection ends before, it is taken back.
+    pub(crate) fn hold(&self, parcel: Box<dyn Parcel>) {
+        *self.0.parcel.lock().unwrap_or_else(PoisonError::into_inner) = Some(parcel);
     }
 }
 

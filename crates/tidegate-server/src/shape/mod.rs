@@ -2,11 +2,13 @@
 
 pub(crate) mod event;
 pub(crate) mod instant;
+pub(crate) mod lock;
 pub(crate) mod names;
 pub(crate) mod operations;
 pub(crate) mod order;
 pub(crate) mod page;
 pub(crate) mod payment;
+pub(crate) mod queue;
 pub(crate) mod sku;
 
 use serde::{Serialize, Serializer};

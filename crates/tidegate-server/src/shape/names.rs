@@ -2,6 +2,7 @@
 
 use serde::{Serialize, Serializer};
 use tidegate::core::{CancelReason, PaymentOutcome, RefundReason, RefundStatus, Status, StockKind};
+use tidegate::queue::TaskState;
 use utoipa::openapi::{ObjectBuilder, RefOr, Type, schema::Schema};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -56,6 +57,12 @@ macro_rules! names {
         }
         impl ToSchema for $wrapper {}
     };
+}
+
+names! {
+    /// Where a task stands.
+    TaskStateName(TaskState)
+    Pending "pending" Leased "leased" Dead "dead"
 }
 
 names! {
