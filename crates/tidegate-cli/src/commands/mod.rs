@@ -8,6 +8,7 @@ pub mod demo;
 pub mod export;
 pub mod import_skus;
 pub mod openapi;
+pub mod queue;
 pub mod reconcile;
 pub mod replay;
 pub mod serve;
@@ -69,6 +70,9 @@ enum Command {
     /// Show the ledger's clock, or accept a step of the host's
     #[command(after_help = "Example:\n  tidegate clock show")]
     Clock(clock::Args),
+    /// Look at queues and their tasks on a server; requeue, cancel, purge
+    #[command(after_help = "Example:\n  tidegate queue stats\n  tidegate queue dead mail")]
+    Queue(queue::Args),
     /// Measure rates and latencies
     #[command(after_help = "Example:\n  tidegate bench orders --json\n  tidegate bench cache --scale 0.1")]
     Bench(bench::Args),
@@ -97,6 +101,7 @@ pub fn run(cli: Cli) -> Result {
         Command::Export(args) => export::run(args),
         Command::Reconcile(args) => reconcile::run(args),
         Command::Clock(args) => clock::run(args),
+        Command::Queue(args) => queue::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Config(args) => config::run(args),
         Command::Openapi(args) => openapi::run(args),

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tidegate::{Options, Tidegate};
+use tidegate::{Options, Stores, Tidegate};
 use tidegate_server::{Role, Server, ServerConfig, Surface, Token};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
@@ -64,16 +64,17 @@ pub fn run(args: Args) -> Result {
 }
 
 async fn serve(config: &Config, manual_clock: bool) -> Result {
-    let tidegate = start(config, manual_clock).await?;
+    let stores = config.stores.clone().queues(config.queues).locks();
+    let tidegate = start(config, stores, manual_clock).await?;
     let served = listen(config, manual_clock, &tidegate).await;
     stop(&tidegate, served).await
 }
 
-/// Opens the stores and starts the library on them.
-pub(super) async fn start(config: &Config, manual_clock: bool) -> Result<Tidegate> {
+/// Opens `stores` and starts the library on them.
+pub(super) async fn start(config: &Config, stores: Stores, manual_clock: bool) -> Result<Tidegate> {
     tidegate_server::install_metrics().map_err(|e| Failure::Work(format!("cannot start the metrics: {e}")))?;
     let [ledger, _] = config.where_it_is();
-    let opened = config.stores.clone().manual_clock(manual_clock).open().await;
+    let opened = stores.manual_clock(manual_clock).open().await;
     let parts = opened.map_err(|e| not_opened(&config.stores, &ledger, e))?;
     let options = Options {
         queue_commands: config.queue_size,

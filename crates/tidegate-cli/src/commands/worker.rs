@@ -41,7 +41,7 @@ pub fn run(mut args: Args) -> Result {
     start_log(&config.log)?;
     let runtime = runtime::start(config.threads)?;
     let worked = runtime.block_on(async {
-        let tidegate = start(&config, args.manual_clock).await?;
+        let tidegate = start(&config, config.stores.clone(), args.manual_clock).await?;
         let worked = work(&config, args.manual_clock, pages, &tidegate).await;
         stop(&tidegate, worked).await
     });

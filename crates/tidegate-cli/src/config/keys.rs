@@ -117,6 +117,9 @@ pub const KEYS: &[Key] = &[
     key("cache.products.max_value", Kind::Size(0, 16 << 20), "256KiB", "size", None, "larger pages are not stored in Redis"),
     key("cache.products.local_for", Kind::TimeOrOff(1, YEAR), "60s", "time", None, "longest life of a page's copy in this process; or off"),
     key("cache.products.membership", Kind::CountOrZero(1_000, 20_000_000), "1000000", "SKUs", None, "how many SKUs the filter that refuses unknown ones is made for, 2.4 bytes each in Redis (or here); it grows by itself; 0: none"),
+    key("queues.max", Kind::Count(1, 1_000_000), "1000", "queues", None, "general queues there may be; the same for every process that shares them"),
+    key("queues.max_attempts", Kind::Count(1, 10_000), "20", "attempts", None, "attempts of a task; then it is dead and waits for a person; the same for every process that shares the queues"),
+    key("locks.max_ttl", Kind::Time(100, 86_400_000), "1d", "time", None, "longest time a lock is granted for; its holder may renew it"),
     key("limits.connections", Kind::CountOrZero(2, 1 << 20), "0", "connections", None, "connections at once, the longest idle ones are closed first; 0: three quarters of the open files allowed, at most 16,384"),
     key("limits.header_timeout", Kind::Time(100, HOUR), "10s", "time", None, "from the first byte of a request's headers to their end"),
     key("limits.header_size", Kind::Size(1 << 10, 1 << 20), "32KiB", "size", None, "largest request line and headers"),
@@ -127,6 +130,7 @@ pub const KEYS: &[Key] = &[
     key("limits.body_memory", Kind::Size(8 << 20, 1 << 40), "64MiB", "size", None, "large bodies (over 64 KiB) in memory at once, all requests together"),
     key("limits.answer_memory", Kind::Size(32 << 20, 1 << 40), "256MiB", "size", None, "large answers of /v1/cache (over 64 KiB) being sent at once, each value once however many get it"),
     key("limits.event_streams", Kind::Count(0, 1 << 20), "1000", "streams", None, "event streams at once"),
+    key("limits.long_polls", Kind::Count(0, 1 << 20), "2000", "calls", None, "claims and requests for locks that wait at once; at most a third of the connections"),
     key("limits.stop_timeout", Kind::Time(0, 6_000), "4s", "time", None, "how long a stop waits for requests under way; the whole stop takes at most 10 s"),
 ];
 

@@ -22,6 +22,7 @@ use serde_json::json;
 use tidegate::Stores;
 use tidegate::core::{LatePayment, Settings};
 use tidegate::products::CacheOptions;
+use tidegate::queue::QueueOptions;
 use tidegate_server::{Limits, Namespace};
 
 use crate::failure::{Failure, Result};
@@ -71,6 +72,8 @@ pub struct Config {
     pub workers: bool,
     /// Threads; `None`: one a core.
     pub threads: Option<usize>,
+    /// Bounds of general queues.
+    pub queues: QueueOptions,
     /// How the caches run.
     pub cache: CacheOptions,
     /// What `/v1/cache` reads through.
@@ -145,6 +148,8 @@ impl Config {
             body_budget_bytes: size("limits.body_memory"),
             answer_budget_bytes: size("limits.answer_memory"),
             max_event_streams: count("limits.event_streams"),
+            max_long_polls: count("limits.long_polls"),
+            max_lock_ttl: time("locks.max_ttl"),
             stop_patience: time("limits.stop_timeout"),
             ..usual
         };
@@ -152,6 +157,10 @@ impl Config {
         let (log, lease_ms) = (text("log"), get(&layers, "lease").time_ms().unwrap_or_default());
         let (queue_size, threads) = (count("queue_size"), Some(count("threads")).filter(|n| *n > 0));
         let workers = get(&layers, "workers").switch().unwrap_or(true);
+        let queues = QueueOptions {
+            max_queues: count("queues.max"),
+            max_attempts: u32::try_from(number("queues.max_attempts")).unwrap_or(1).max(1),
+        };
         let cache = cache::options(|path| get(&layers, path));
 
         // What was refused as it stands is told already; the rest is looked at all the same, so that nothing is told only later.
@@ -214,6 +223,7 @@ impl Config {
                     queue_size,
                     workers,
                     threads,
+                    queues,
                     cache,
                     namespaces,
                     limits,
@@ -304,6 +314,7 @@ mod tests {
         assert!(config.workers && config.threads.is_none());
         assert_eq!(config.lease_ms, tidegate::Options::default().lease_ms);
         assert_eq!(config.cache, CacheOptions::default());
+        assert_eq!(config.queues, QueueOptions::default());
     }
 
     #[test]

@@ -50,8 +50,31 @@ pub(crate) fn parse_instant(text: &str) -> Option<Millis> {
     {
         return None;
     }
-    let at: jiff::Timestamp = text.parse().ok()?;
-    Some(Millis(at.as_millisecond()))
+    match text.parse::<jiff::Timestamp>() {
+        Ok(at) => Some(Millis(at.as_millisecond())),
+        Err(_) => last_instants(text),
+    }
+}
+
+/// An instant of the last days of the year 9999, which jiff's own ends before.
+fn last_instants(text: &str) -> Option<Millis> {
+    let (local, offset) = match text.strip_suffix(['Z', 'z']) {
+        Some(local) => (local, 0),
+        None => {
+            let (local, offset) = text.split_at_checked(text.len().checked_sub(6)?)?;
+            let (sign, offset) = (offset.strip_prefix('-').map_or(1, |_| -1), &offset[1..]);
+            let (hours, minutes) = offset.split_once(':')?;
+            let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
+            if !text.is_ascii() || !(0..24).contains(&hours) || !(0..60).contains(&minutes) {
+                return None;
+            }
+            (local, sign * (hours * 60 + minutes) * 60_000)
+        }
+    };
+    let local: jiff::civil::DateTime = local.strip_prefix("9999-12-3").and(Some(local))?.parse().ok()?;
+    let since = local.duration_since(jiff::civil::date(1970, 1, 1).at(0, 0, 0, 0));
+    let at = Millis(i64::try_from(since.as_millis()).ok()?.checked_sub(offset)?);
+    (at <= Millis::MAX).then_some(at)
 }
 
 /// A JSON value of the caller's, with every fault in it noted.
@@ -214,6 +237,12 @@ mod tests {
             ("2026-11-29T15:08:10.000Z", Some(1_795_964_890_000)),
             ("2026-11-29T16:08:10+01:00", Some(1_795_964_890_000)),
             ("2026-11-29T15:08:10.0009Z", Some(1_795_964_890_000)),
+            ("9999-12-30T22:00:01Z", Some(253_402_207_201_000)),
+            ("9999-12-31T23:59:59.999Z", Some(253_402_300_799_999)),
+            ("9999-12-31T23:59:59.999-00:01", None),
+            ("9999-12-31T23:59:59+01:00", Some(253_402_297_199_000)),
+            ("9999-12-32T00:00:00Z", None),
+            ("9999-12-31T23:59:59+é1:0", None),
             ("2026-11-29", None),
             ("2026-11-29T15:08:10", None),
             ("2026-W48-7T15:08:10Z", None),

@@ -220,3 +220,32 @@ async fn serve(tcp: TcpStream, app: Arc<App>, connection: Arc<Connection>) {
     let detail = "The request's head did not arrive in time; send the request again.";
     serving.into_parts().io.into_inner().last_words(Problem::new(&catalogue::TIMEOUT, detail));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Noted(Arc<AtomicU8>);
+
+    impl Parcel for Noted {
+        fn sent(self: Box<Self>) {
+            self.0.store(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_parcel_is_sent_with_the_flush_and_else_taken_back() {
+        let registry = Arc::new(Registry::new());
+        for flushed in [true, false] {
+            let sent = Arc::new(AtomicU8::new(0));
+            let connection = Arc::new(Connection::new(1, Arc::clone(&registry)));
+            Busy::begin(&connection).hold(Box::new(Noted(Arc::clone(&sent))));
+            assert_eq!(Arc::strong_count(&sent), 2, "it is kept");
+            if flushed {
+                connection.flushed();
+            }
+            drop(connection);
+            assert_eq!((sent.load(Ordering::SeqCst), Arc::strong_count(&sent)), (u8::from(flushed), 1));
+        }
+    }
+}

@@ -1,10 +1,13 @@
 //! A server on a free port with a ledger of its own, and a client that hides nothing.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate::{Embedded, Options, Tidegate};
+use tidegate::lock::LockStore;
+use tidegate::queue::{QueueOptions, QueueStore};
+use tidegate::{Embedded, Options, Parts, Tidegate};
 use tidegate_server::{Limits, Namespace, Server, ServerConfig, Token};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -91,6 +94,39 @@ impl Api {
         Self::in_folder(tempfile::tempdir().expect("a folder"), tokens, manual_clock, limits, namespaces).await
     }
 
+    /// A server with queues and locks in this process.
+    pub async fn leasing() -> Self {
+        Self::leasing_as(QueueOptions::default(), Vec::new(), Limits::default()).await
+    }
+
+    /// The same as given.
+    pub async fn leasing_as(options: QueueOptions, tokens: Vec<Token>, limits: Limits) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let parts = Embedded::at(folder.path().join("ledger.db")).manual_clock(true).full_sync(false);
+        let parts = parts.queues(options).locks().open().await.expect("the stores");
+        Self::on(parts, folder, tokens, limits, Vec::new()).await
+    }
+
+    /// A server with these queues and locks.
+    pub async fn leasing_on(queues: Arc<dyn QueueStore>, locks: Arc<dyn LockStore>) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let parts = Embedded::at(folder.path().join("ledger.db")).manual_clock(true).full_sync(false);
+        let mut parts = parts.open().await.expect("a ledger");
+        (parts.queues, parts.locks) = (Some(queues), Some(locks));
+        Self::on(parts, folder, Vec::new(), Limits::default(), Vec::new()).await
+    }
+
+    /// Stops, and starts another with queues and locks on the same files.
+    pub async fn leasing_again(mut self) -> Self {
+        self.begin_stop();
+        let Self { tidegate, serving, folder, .. } = self;
+        serving.await.expect("no panic");
+        tidegate.stop(Duration::from_secs(5)).await.expect("an orderly end");
+        let parts = Embedded::at(folder.path().join("ledger.db")).manual_clock(true).full_sync(false);
+        let parts = parts.queues(QueueOptions::default()).locks().open().await.expect("the stores");
+        Self::on(parts, folder, Vec::new(), Limits::default(), Vec::new()).await
+    }
+
     /// Stops, and starts another on the same ledger, with a manual clock and no tokens.
     pub async fn restarted(mut self) -> Self {
         self.begin_stop();
@@ -113,8 +149,19 @@ impl Api {
             .open()
             .await
             .expect("a ledger");
+        Self::on(parts, folder, tokens, limits, namespaces).await
+    }
+
+    async fn on(
+        parts: Parts,
+        folder: tempfile::TempDir,
+        tokens: Vec<Token>,
+        limits: Limits,
+        namespaces: Vec<Namespace>,
+    ) -> Self {
         let tidegate = Tidegate::start(parts, Options::default()).await.expect("an instance");
         let listen = "127.0.0.1:0".parse().expect("an address");
+        let manual_clock = tidegate.operations().clock().manual;
         let config = ServerConfig { listen, tokens, manual_clock, limits, surface: Default::default(), namespaces };
         let server = Server::bind(config, tidegate.clone()).expect("a server");
         let address = server.local_addr();
@@ -183,6 +230,20 @@ impl Api {
         let mut answer = Vec::new();
         connection.read_to_end(&mut answer).await.expect("an answer");
         parse(&answer)
+    }
+
+    /// Sends a request and does not wait for its answer.
+    pub async fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> TcpStream {
+        let body = body.to_string();
+        let mut head =
+            format!("{method} {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n", self.address);
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str(&format!("content-length: {}\r\n\r\n{body}", body.len()));
+        let mut connection = self.connect().await;
+        connection.write_all(head.as_bytes()).await.expect("sent");
+        connection
     }
 
     /// Creates a SKU with this stock.
