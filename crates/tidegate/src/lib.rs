@@ -48,6 +48,7 @@ pub use tidegate::{Options, Parts, Tidegate};
 
 pub use tidegate_backend::{
     BoxFuture, Clock, ClockStatus, EventRecord, Ledger, OrderFilter, Page, PageRequest, PaymentFilter, RefundFilter,
+    SystemClock,
 };
 /// The rules and their types.
 pub use tidegate_core as core;
@@ -84,3 +85,13 @@ pub mod blocks {
 #[cfg(all(doctest, feature = "cache"))]
 #[doc = include_str!("../../../docs/guides/cache.md")]
 pub struct CacheGuide;
+
+/// The example of the queue's guide, as a test.
+#[cfg(all(doctest, feature = "queue"))]
+#[doc = include_str!("../../../docs/guides/queue.md")]
+pub struct QueueGuide;
+
+/// The example of the locks' guide, as a test.
+#[cfg(all(doctest, feature = "lock"))]
+#[doc = include_str!("../../../docs/guides/locks.md")]
+pub struct LockGuide;

@@ -3,6 +3,7 @@
 mod bench;
 mod cache;
 mod config;
+mod queues;
 mod serve;
 mod servers;
 mod support;

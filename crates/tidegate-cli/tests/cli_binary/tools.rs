@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Serve, folder, ledger, run, write};
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 20] = [
     "serve",
     "worker",
     "demo",
@@ -14,6 +14,13 @@ const COMMANDS: [&str; 13] = [
     "export",
     "reconcile",
     "clock show",
+    "queue",
+    "queue stats",
+    "queue list",
+    "queue dead",
+    "queue requeue",
+    "queue cancel",
+    "queue purge",
     "bench",
     "config check",
     "openapi",
