@@ -3,7 +3,7 @@
 //! and gives its signs of life to parts of the locks.
 
 use redis::Value;
-use tidegate_backend::{BoxFuture, LockCapabilities, LockStore, Renewal, Renewed, Result};
+use tidegate_backend::{BoxFuture, Error, ErrorKind, LockCapabilities, LockStore, Renewal, Renewed, Result};
 use tidegate_core::Millis;
 use tidegate_core::lock::rules::{ALIVE_MS, CONFIRM_MS, MAX_WAIT_MS, MAX_WAITERS};
 use tidegate_core::lock::{Acquire, Acquired, Fence, LockName, LockToken, Look, MAX_TTL_MS, Process};
@@ -37,7 +37,7 @@ fn decimal(number: i64) -> Vec<u8> {
 
 impl RedisLocks {
     /// Opens the locks under the name of `connector`'s options. A server that cannot be reached is no error: calls fail
-    /// until it can.
+    /// until it can. No lock is granted by one whose eviction policy may delete keys that expire.
     #[must_use]
     pub fn open(connector: Connector) -> Self {
         let keys = Keys::new(&connector.options().name);
@@ -139,7 +139,15 @@ impl LockStore for RedisLocks {
     }
 
     fn acquire<'a>(&'a self, name: &'a LockName, asked: &'a Acquire) -> BoxFuture<'a, Result<Acquired>> {
-        Box::pin(async move { acquired(&self.connector.one(self.acquire_call(name, asked)).await?) })
+        Box::pin(async move {
+            // A lock is a key that expires.
+            if self.connector.evicts_expiring() {
+                let why = "the server's maxmemory-policy would delete locks under pressure. Set `maxmemory-policy noeviction`, or give \
+                           locks a server of their own";
+                return Err(Error::new(ErrorKind::Configuration, why));
+            }
+            acquired(&self.connector.one(self.acquire_call(name, asked)).await?)
+        })
     }
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<bool>> {

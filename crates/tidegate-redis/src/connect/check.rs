@@ -9,21 +9,23 @@ use super::options::Role;
 /// The oldest version with the commands we use.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// Checks every server that `link` leads to.
+/// Checks every server that `link` leads to; whether any of them would evict keys that expire.
 ///
 /// # Errors
 /// [`ErrorKind::Configuration`]: it must not be used, and what to do about it.
-pub(super) async fn usable(link: &Link, role: Role) -> Result<()> {
+pub(super) async fn usable(link: &Link, role: Role) -> Result<bool> {
     for info in link.info("server").await.map_err(failed)? {
         version(&info)?;
     }
+    let mut evicts = false;
     for info in link.info("memory").await.map_err(failed)? {
         match role {
             Role::State => eviction(&info)?,
             Role::Cache => room(&info),
         }
+        evicts |= evicts_expiring(&info);
     }
-    Ok(())
+    Ok(evicts)
 }
 
 /// A cache works under any policy. One that evicts nothing is right where deadlines lie beside it, and then `maxmemory` must
@@ -60,6 +62,11 @@ fn version(info: &str) -> Result<()> {
     Ok(())
 }
 
+/// Whether keys that have an end may go before it.
+fn evicts_expiring(info: &str) -> bool {
+    field(info, "maxmemory_policy").is_some_and(|policy| policy != "noeviction")
+}
+
 fn eviction(info: &str) -> Result<()> {
     match field(info, "maxmemory_policy") {
         Some(policy) if policy.starts_with("allkeys-") => Err(Error::new(
@@ -91,6 +98,10 @@ mod tests {
         for (policy, ok) in [("noeviction", true), ("volatile-lru", true), ("allkeys-lru", false)] {
             assert_eq!(eviction(&format!("maxmemory_policy:{policy}\r\n")).is_ok(), ok, "{policy}");
         }
+        for (policy, evicts) in [("noeviction", false), ("volatile-ttl", true), ("allkeys-lru", true)] {
+            assert_eq!(evicts_expiring(&format!("maxmemory_policy:{policy}\r\n")), evicts, "{policy}");
+        }
+        assert!(!evicts_expiring(""));
         assert!(eviction("").is_ok() && version("").is_ok());
     }
 }

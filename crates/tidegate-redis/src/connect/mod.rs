@@ -16,7 +16,7 @@ mod options;
 mod owner;
 mod watchdog;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -130,6 +130,8 @@ pub(crate) struct Shared {
     number: AtomicU64,
     wake: Notify,
     calls: AtomicU64,
+    /// The server may delete keys before their end.
+    evicts_expiring: AtomicBool,
     /// Counts the same, for whoever collects metrics; made at the first use, when a recorder is there.
     counter: OnceLock<metrics::Counter>,
 }
@@ -153,6 +155,7 @@ impl Connector {
             number: AtomicU64::new(0),
             wake: Notify::new(),
             calls: AtomicU64::new(0),
+            evicts_expiring: AtomicBool::new(false),
         });
         if let Err(e) = shared.reconnect().await {
             if e.kind() == ErrorKind::Configuration {
@@ -169,6 +172,11 @@ impl Connector {
     pub fn trouble(&self) -> Option<String> {
         let trouble = self.shared.trouble.load();
         (!trouble.is_empty()).then(|| trouble.to_string())
+    }
+
+    /// Whether the server, as it was when it was connected to, may delete keys before their end.
+    pub(crate) fn evicts_expiring(&self) -> bool {
+        self.shared.evicts_expiring.load(Ordering::Acquire)
     }
 
     /// Commands sent since the start (a script is one).
@@ -391,7 +399,8 @@ impl Shared {
 
     async fn try_reconnect(&self) -> Result<()> {
         let link = link::connect(&self.options).await.map_err(failed)?;
-        check::usable(&link, self.options.role).await?;
+        let evicts = check::usable(&link, self.options.role).await?;
+        self.evicts_expiring.store(evicts, Ordering::Release);
         if let Some(owner) = self.owner.get() {
             owner.take(&link, &self.options.name).await?;
         }

@@ -81,6 +81,10 @@ fn of_store(e: &StoreError) -> Problem {
         StoreErrorKind::Unavailable => {
             tracing::debug!(error = %e, "a request was refused: the store of queues and locks is unavailable");
         }
+        StoreErrorKind::Configuration => {
+            tracing::warn!(error = %e, "a request was refused: the store must not be used as it is");
+            return Problem::new(&c::STORE_UNAVAILABLE, format!("The store cannot be used: {e}.")).retry_after(60);
+        }
         _ => tracing::error!(error = %e, "the store of queues and locks does not answer as it should"),
     }
     store_unavailable(

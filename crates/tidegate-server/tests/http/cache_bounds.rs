@@ -8,6 +8,7 @@ use tidegate_server::{Limits, Namespace, Origin as At};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::cache::namespace;
+use super::cache_crowds::ALONE;
 use super::client::{Api, parse, read_one};
 use super::origin::{Act, Origin};
 
@@ -16,6 +17,7 @@ const MOST: usize = 16 << 20;
 
 #[tokio::test]
 async fn a_body_over_16_mib_is_a_failure_in_whichever_way_it_comes() {
+    let _alone = ALONE.lock().await;
     let head = |rest: &str| format!("HTTP/1.1 200 OK\r\n{rest}\r\n").into_bytes();
     let origin = Origin::start(move |asked, _| {
         let (kind, bytes) = asked.path[1..].split_once('-').expect("kind and size");
@@ -56,6 +58,7 @@ async fn a_body_over_16_mib_is_a_failure_in_whichever_way_it_comes() {
 
 #[tokio::test]
 async fn a_body_without_end_is_read_no_further_than_that() {
+    let _alone = ALONE.lock().await;
     let origin = Origin::start(|_, _| Act::Endless(b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), vec![b'x'; 65_536])).await;
     let api = Api::caching(vec![namespace("items", &origin.url("/{key}"))]).await;
     let begun = Instant::now();
@@ -94,6 +97,7 @@ async fn a_value_of_just_16_mib_is_stored() {
 
 #[tokio::test]
 async fn a_large_value_is_answered_kept_in_process_only_and_loaded_once() {
+    let _alone = ALONE.lock().await;
     let body = noise(2 << 20);
     let origin = Origin::start(move |_, _| Act::typed("a/b", body.clone()).after(Duration::from_millis(100))).await;
     let api = Arc::new(Api::caching(vec![namespace("items", &origin.url("/{key}"))]).await);
@@ -116,6 +120,7 @@ async fn a_large_value_is_answered_kept_in_process_only_and_loaded_once() {
 
 #[tokio::test]
 async fn large_answers_that_nobody_takes_are_bounded() {
+    let _alone = ALONE.lock().await;
     let origin = Origin::start(|_, _| Act::typed("a/b", vec![b'x'; 12 << 20])).await;
     let mut items = namespace("items", &origin.url("/{key}"));
     items.local_for = None;
