@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(all(feature = "redis", any(feature = "mysql", feature = "postgres")))]
+use crate::redis::Connector as Connection;
 #[cfg(all(not(feature = "redis"), any(feature = "mysql", feature = "postgres")))]
 use std::convert::Infallible as Connection;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-use tidegate_backend::{Bus, CacheStore, DeadlineQueue};
+use tidegate_backend::{Bus, CacheStore, DeadlineQueue, Ledger as _};
 use tidegate_core::Settings;
-#[cfg(all(feature = "redis", any(feature = "mysql", feature = "postgres")))]
-use {crate::redis::Connector as Connection, tidegate_backend::Ledger as _};
 
 use crate::{Error, Parts, Result};
 
