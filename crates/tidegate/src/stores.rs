@@ -469,7 +469,7 @@ struct Products {
     locks: Option<Arc<dyn tidegate_backend::LockStore>>,
 }
 
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(all(feature = "redis", any(feature = "mysql", feature = "postgres")))]
 impl Products {
     /// Nobody will use them.
     async fn close(self) {

@@ -18,6 +18,7 @@ use crate::{Catalog, Error, Operations, Orders, Readiness, Result, workers};
 /// How long the deadline index, then the bus, may take to close.
 const STORE_CLOSES_WITHIN: Duration = Duration::from_secs(1);
 /// How long queues and locks may take: what callers that are gone have claimed is handed back first.
+#[cfg(any(feature = "lock", feature = "queue"))]
 const PRODUCT_CLOSES_WITHIN: Duration = Duration::from_millis(1_500);
 /// What the end of the workers leaves of a stop's patience: for the stores and the ledger to close.
 const CLOSING: Duration = Duration::from_secs(2);
