@@ -8,6 +8,10 @@ use tokio::sync::watch;
 
 use crate::{BoxFuture, Error, ErrorKind, Result};
 
+mod server;
+
+pub use server::ServerClock;
+
 /// The ledger's clock against the host's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockStatus {

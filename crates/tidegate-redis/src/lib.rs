@@ -15,7 +15,6 @@
 mod blocks;
 mod bus;
 mod cache;
-mod clock;
 mod connect;
 mod deadlines;
 mod keys;

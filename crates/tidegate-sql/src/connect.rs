@@ -40,6 +40,8 @@ pub(crate) enum Role {
     Audit,
     /// A relay of the outbox: it keeps rows locked while it delivers what they say.
     Relay,
+    /// Steps of queues: short writes, each planned for its own values.
+    Queue,
 }
 
 /// A parsed address.
@@ -157,7 +159,7 @@ async fn bounded<T>(
 
 fn seconds(role: Role) -> (u64, u64) {
     match role {
-        Role::Writer => (STATEMENT_SECONDS, IDLE_SECONDS),
+        Role::Writer | Role::Queue => (STATEMENT_SECONDS, IDLE_SECONDS),
         Role::Reader => (STATEMENT_SECONDS, 2 * STATEMENT_SECONDS),
         Role::Audit => (AUDIT_SECONDS, AUDIT_SECONDS),
         Role::Relay => (STATEMENT_SECONDS, RELAY_IDLE_SECONDS),
@@ -173,7 +175,7 @@ fn postgres_settings(role: Role) -> String {
     let (statement, idle) = seconds(role);
     let plan = match role {
         Role::Writer => "",
-        Role::Reader | Role::Audit | Role::Relay => {
+        Role::Reader | Role::Audit | Role::Relay | Role::Queue => {
             "SET plan_cache_mode = force_custom_plan; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;"
         }
     };
@@ -198,14 +200,14 @@ async fn settle_mysql(session: &mut Session, role: Role) -> Result<usize> {
         (true, _) => format!("max_statement_time = {statement}, idle_transaction_timeout = {idle}"),
         // MySQL cannot end idle transactions only: a connection that is idle for a second longer is closed, and the pool
         // opens another.
-        (false, Role::Writer | Role::Relay) => {
+        (false, Role::Writer | Role::Relay | Role::Queue) => {
             format!("max_execution_time = {}, wait_timeout = {}", statement * 1_000, idle + 1)
         }
         (false, _) => format!("max_execution_time = {}", statement * 1_000),
     };
     let text = format!(
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', innodb_lock_wait_timeout = {LOCK_SECONDS},
-        net_read_timeout = {STATEMENT_SECONDS}, autocommit = 1, foreign_key_checks = 1, unique_checks = 1, {own};
+        net_read_timeout = {STATEMENT_SECONDS}, autocommit = 1, foreign_key_checks = 1, unique_checks = 1, time_zone = '+00:00', {own};
         SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
     );
     session.script_within(CONNECT_BOUND, &text).await?;

@@ -1,10 +1,11 @@
-//! The ledger on MySQL/MariaDB and PostgreSQL: any number of nodes, any number of batches in flight.
+//! The ledger and the delay queue on MySQL/MariaDB and PostgreSQL: any number of nodes, any number of batches in flight.
 //!
 //! - `options.rs`, `open.rs`, `connect.rs`, `migrate.rs`: an address becomes a ledger. `pool.rs`: bounded connections.
 //! - `session.rs`, `dialect.rs`, `value.rs`, `fetched.rs`, `bulk.rs`, `fault.rs`: one small way to talk to both dialects.
 //! - `ledger.rs`: what the seam asks for. `write/`: a batch. `upkeep.rs`: small writes. `read/`, `row.rs`: reads.
 //! - `outbox.rs`: what commits made old in caches, of a ledger or of a caller's own database. `transaction.rs`: the same
 //!   from a caller's own transaction.
+//! - `queue/`: the delay queue, beside a ledger or alone.
 //! - `scratch.rs`: databases of a bench's own.
 //! - `clock.rs`: an estimate of the database's clock. `write/ceiling.rs` (feature `ceiling`): what the bench compares with.
 
@@ -26,6 +27,7 @@ mod open;
 mod options;
 mod outbox;
 mod pool;
+mod queue;
 mod read;
 mod row;
 #[cfg(feature = "ceiling")]
@@ -39,6 +41,7 @@ mod write;
 pub use ledger::SqlLedger;
 pub use options::SqlOptions;
 pub use outbox::SqlOutbox;
+pub use queue::{SqlQueueOptions, SqlQueues};
 #[cfg(feature = "mysql")]
 pub use transaction::MySqlTransaction;
 #[cfg(feature = "postgres")]

@@ -16,7 +16,7 @@ use crate::session::Session;
 const WAIT_BOUND: Duration = Duration::from_secs(5);
 /// A connection not used for longer is asked whether its server is there.
 const TRUSTED: Duration = Duration::from_secs(5);
-/// The same where the server closes idle connections early (writers and relays on MySQL).
+/// The same where the server closes idle connections early (all that write, on MySQL).
 const TRUSTED_WRITER: Duration = Duration::from_secs(1);
 /// Longest wait for the answer to that.
 const PING_BOUND: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ impl managed::Manager for Connector {
     }
 
     async fn recycle(&self, session: &mut Session, _: &Metrics) -> RecycleResult<Fault> {
-        let early = matches!(self.role, Role::Writer | Role::Relay) && session.dialect() == Dialect::MySql;
+        let early = matches!(self.role, Role::Writer | Role::Relay | Role::Queue) && session.dialect() == Dialect::MySql;
         let trusted = if early { TRUSTED_WRITER } else { TRUSTED };
         if session.idle() < trusted {
             return Ok(());
@@ -71,6 +71,7 @@ impl Pool {
             Role::Reader => "read",
             Role::Audit => "audit",
             Role::Relay => "relay",
+            Role::Queue => "queue",
         };
         Ok(Self { inner, role })
     }

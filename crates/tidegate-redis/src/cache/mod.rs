@@ -35,6 +35,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::Value;
 use tidegate_backend::cache::{CacheCapabilities, MAX_CACHE_BATCH, MAX_HOT_LIST_BYTES};
+use tidegate_backend::clock::ServerClock;
 use tidegate_backend::{BoxFuture, CacheKey, CacheNotice, CacheStore, Error, ErrorKind, MembershipStore, Result};
 use tidegate_core::Millis;
 use tidegate_core::cache::{Op, Reply, RowVersion};
@@ -44,7 +45,6 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use self::ears::{Ears, Proven};
 use self::recent::{Done, Recent};
-use crate::clock::ServerClock;
 use crate::connect::{self, Call, Connector, RedisOptions, Role};
 use crate::keys::Keys;
 use crate::reply;

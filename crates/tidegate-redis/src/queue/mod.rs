@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::Value;
+use tidegate_backend::clock::ServerClock;
 use tidegate_backend::queue::{Listing, MAX_PURGE, next_place};
 use tidegate_backend::{BoxFuture, Handout, QueueCapabilities, QueueOptions, QueueStore, Result, Want};
 use tidegate_core::Millis;
@@ -27,7 +28,6 @@ use tokio::task::JoinHandle;
 
 use self::known::Known;
 use self::wire::decimal;
-use crate::clock::ServerClock;
 use crate::connect::{Call, Connector, Heard, Listener};
 use crate::keys::Keys;
 use crate::reply;

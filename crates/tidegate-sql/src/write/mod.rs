@@ -67,9 +67,9 @@ pub(crate) async fn commit(parts: &Parts, commands: &[Command]) -> Result<Commit
     }
 }
 
-/// How often a batch failed, and for what.
+/// How often a batch, or a step of a queue, failed, and for what.
 #[derive(Debug, Default)]
-struct Tries {
+pub(crate) struct Tries {
     busy: u32,
     unique: u32,
     lock: u32,
@@ -78,7 +78,7 @@ struct Tries {
 
 impl Tries {
     /// Counts a failure; whether the batch may be tried again.
-    fn again(&mut self, class: Class) -> bool {
+    pub(crate) fn again(&mut self, class: Class) -> bool {
         let (count, most) = match class {
             Class::Deadlock => (&mut self.busy, BUSY_TRIES),
             Class::Unique => (&mut self.unique, UNIQUE_TRIES),
@@ -91,7 +91,7 @@ impl Tries {
     }
 
     /// Grows with the failures; a random part keeps two batches from meeting again.
-    fn pause(&self) -> Duration {
+    pub(crate) fn pause(&self) -> Duration {
         let failures = (self.busy + self.unique + self.lock + self.lost).min(8);
         let most = LONGEST_PAUSE.min(Duration::from_millis(1 << failures));
         let random = u32::from(uuid::Uuid::new_v4().as_bytes()[0]);

@@ -1,4 +1,4 @@
-//! What is known of the server's clock: its distance from the host's steady one, from questions and answers.
+//! What is known of the clock of a store's server: its distance from the host's steady one, from questions and answers.
 //!
 //! The answer to a question was given between asking and hearing it, so its distance is known up to half the round trip;
 //! the shortest of the last round trips counts. An answer that contradicts it shows that a clock was set: it counts alone.
@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use tidegate_backend::clock::host_now;
 use tidegate_core::Millis;
+
+use super::host_now;
 
 /// How many answers are remembered.
 const REMEMBERED: usize = 8;
@@ -22,9 +23,9 @@ struct Sample {
     round_trip: i64,
 }
 
-/// The server's clock. Until it was heard, the host's.
+/// The clock of a server, as well as it is known here. Until it was heard, the host's.
 #[derive(Debug)]
-pub(crate) struct ServerClock {
+pub struct ServerClock {
     began: Instant,
     distance_us: AtomicI64,
     samples: Mutex<Vec<Sample>>,
@@ -34,19 +35,28 @@ fn micros(since: std::time::Duration) -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
+impl Default for ServerClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl ServerClock {
-    pub(crate) fn new() -> Self {
+    /// Nothing was heard yet.
+    #[must_use]
+    pub fn new() -> Self {
         let host = host_now().0.saturating_mul(1_000);
         Self { began: Instant::now(), distance_us: AtomicI64::new(host), samples: Mutex::default() }
     }
 
-    pub(crate) fn now(&self) -> Millis {
+    /// Its present instant.
+    pub fn now(&self) -> Millis {
         let us = self.distance_us.load(Ordering::Relaxed).saturating_add(micros(self.began.elapsed()));
         Millis(us.div_euclid(1_000))
     }
 
     /// The server said `server_us` (microseconds since 1970) between these instants.
-    pub(crate) fn learn(&self, asked: Instant, heard: Instant, server_us: i64) {
+    pub fn learn(&self, asked: Instant, heard: Instant, server_us: i64) {
         let (asked, heard) = (micros(asked - self.began), micros(heard - self.began));
         let sample = Sample { distance: server_us - (asked + heard) / 2, round_trip: heard - asked };
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,7 +76,7 @@ impl ServerClock {
     }
 
     /// Another server may answer from now on.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         self.samples.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
