@@ -9,9 +9,12 @@
 //! - `locks.rs`: [`RedisLocks`].
 //! - `queue/`: [`RedisQueues`], the delay queue.
 //! - `blocks/`: [`StockCounter`] and [`OrderStatus`], for teams whose order data live elsewhere.
+//! - `bare.rs` (feature `ceiling`): the client by itself, for the benches.
 //!
 //! Redis 6.2 or Valkey 7.2 and newer. No type of the client crosses this crate's border.
 
+#[cfg(feature = "ceiling")]
+mod bare;
 mod blocks;
 mod bus;
 mod cache;
@@ -24,6 +27,8 @@ mod queue;
 mod reply;
 mod scripts;
 
+#[cfg(feature = "ceiling")]
+pub use bare::{BareAnswer, BareClient};
 pub use blocks::{OrderStatus, StatusChange, StatusOutcome, StockAnswer, StockCounter, StockOperation};
 pub use bus::RedisBus;
 #[cfg(feature = "ceiling")]

@@ -61,6 +61,11 @@ pub mod bare_cache {
     pub use crate::cache::ceiling::BareMap;
     pub use tidegate_redis::BareReads;
 }
+/// The client by itself, which `tidegate bench deadlines` and `tidegate bench locks` compare with.
+#[cfg(feature = "ceiling")]
+pub mod bare_redis {
+    pub use tidegate_redis::{BareAnswer, BareClient};
+}
 /// What the bench needs on a database server: databases of its own, and what it compares with.
 #[cfg(feature = "ceiling")]
 pub mod on_servers {

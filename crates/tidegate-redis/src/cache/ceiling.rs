@@ -2,16 +2,11 @@
 //! leaves nothing behind.
 
 use std::fmt;
-use std::sync::Arc;
 
 use tidegate_backend::{Error, ErrorKind, Result};
 
-use super::{Inner, RedisCache};
-use crate::connect::{self, Bare, Call};
-use crate::reply;
-
-/// About how many keys the server looks at in one step.
-const STEP: u32 = 1_000;
+use super::RedisCache;
+use crate::connect::{self, Bare};
 
 /// The client by itself.
 #[derive(Clone)]
@@ -57,32 +52,6 @@ impl RedisCache {
     /// # Errors
     /// Redis does not do it; what is left expires by itself.
     pub async fn erase(&self) -> Result<()> {
-        erase(&self.inner).await
+        self.inner.connector.erase().await
     }
-}
-
-async fn erase(inner: &Arc<Inner>) -> Result<()> {
-    let masters = inner.connector.masters().await?;
-    let slots: Vec<Option<u16>> = if inner.connector.is_cluster() {
-        masters.iter().map(|master| Some(master.slot)).collect()
-    } else {
-        vec![None]
-    };
-    for slot in slots {
-        let mut cursor = b"0".to_vec();
-        loop {
-            let mut step = redis::cmd("SCAN");
-            step.arg(&cursor).arg("MATCH").arg(inner.keys.everything()).arg("COUNT").arg(STEP);
-            let answer = inner.connector.on_master(slot, step).await?;
-            let [next, keys] = reply::parts::<2>(&answer)?;
-            let keys: Result<Vec<&[u8]>> = reply::list(keys)?.iter().map(reply::bytes).collect();
-            let calls = keys?.into_iter().map(|key| Call::plain("UNLINK", key, &[])).collect();
-            inner.connector.run(calls).await.into_iter().try_for_each(|answer| answer.map(|_| ()))?;
-            cursor = reply::bytes(next)?.to_vec();
-            if cursor == b"0" {
-                break;
-            }
-        }
-    }
-    Ok(())
 }

@@ -68,6 +68,15 @@ impl Bare {
             Link::Cluster(connection) => command.query_async(&mut connection.clone()).await,
         }
     }
+
+    /// The same for a pipeline.
+    pub(crate) async fn ask_all(&self, pipeline: &redis::Pipeline) -> RedisResult<Vec<Value>> {
+        match &self.0 {
+            Link::One(connection) => pipeline.query_async(&mut connection.clone()).await,
+            #[cfg(feature = "cluster")]
+            Link::Cluster(connection) => pipeline.query_async(&mut connection.clone()).await,
+        }
+    }
 }
 
 /// In what `INFO server` answers.

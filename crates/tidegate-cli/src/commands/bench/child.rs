@@ -84,9 +84,7 @@ impl Server {
 
     /// Memory it holds, bytes.
     pub fn resident_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        line.and_then(|value| value.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) * 1_024
+        super::process::resident_bytes(self.child.id())
     }
 
     /// Asks it to stop and waits.

@@ -1,14 +1,22 @@
 //! `tidegate bench`: rates and latencies, each beside the bare thing it is built on, measured in the same run.
 //!
-//! - [`orders`], [`cache`]: the cases. [`child`]: the server under test, a process of its own. [`bare`]: the bare HTTP handler.
+//! - [`orders`], [`cache`], [`deadlines`], [`locks`]: the cases.
+//! - [`child`]: the server under test, a process of its own. [`process`]: processes that obey. [`server`]: private Redis
+//!   servers; [`private`]: private servers of other kinds. [`redis`]: the client by itself. [`bare`]: the bare HTTP handler.
 //! - [`line`]: one figure, and how it is printed. [`machine`]: on what it was measured.
 
 mod bare;
 mod cache;
 mod child;
+mod deadlines;
 mod line;
+mod locks;
 mod machine;
 mod orders;
+mod private;
+mod process;
+mod redis;
+mod server;
 
 use clap::ValueEnum;
 
@@ -39,7 +47,7 @@ pub struct Args {
     /// Folder for the ledgers: put it on the disk that is to be measured [default: a temporary one]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<std::path::PathBuf>,
-    /// Measure the cache on this Redis or Valkey; keys named tidegate_bench_.. are made and deleted [default: a private one]
+    /// Measure cache, deadlines, locks on this Redis or Valkey; keys named tidegate_bench_.. are made and deleted [default: a private one]
     #[arg(long, value_name = "URL")]
     redis: Option<String>,
     /// Print one JSON object a line
@@ -56,6 +64,16 @@ enum What {
     /// A process with a cache, for the cases with several
     #[value(hide = true)]
     CacheProcess,
+    /// The delay queue: rates, lateness, bad days, and beside it a broker and the loop that many teams write
+    Deadlines,
+    /// A process that schedules and works
+    #[value(hide = true)]
+    DeadlinesProcess,
+    /// Locks: taking, many processes, hand-over
+    Locks,
+    /// A process that takes locks
+    #[value(hide = true)]
+    LocksProcess,
     /// The bare HTTP handler beside which refusals are measured
     #[value(hide = true)]
     Bare,
@@ -69,8 +87,12 @@ pub fn run(args: Args) -> Result {
     match args.what {
         What::Bare => bare::serve(),
         What::CacheProcess => cache::serve(),
+        What::DeadlinesProcess => deadlines::serve(),
+        What::LocksProcess => locks::serve(),
         What::Orders => measure("orders", &args, orders::run),
         What::Cache => measure("cache", &args, cache::run),
+        What::Deadlines => measure("deadlines", &args, deadlines::run),
+        What::Locks => measure("locks", &args, locks::run),
     }
 }
 
@@ -80,4 +102,19 @@ fn measure(bench: &'static str, args: &Args, run: fn(&Args, &mut Printer) -> Res
     let measured = run(args, &mut printer);
     printer.finish()?;
     measured
+}
+
+/// What `args` ask for of `cases`, in their order.
+///
+/// # Errors
+/// [`Failure::Usage`] for a case there is not.
+fn wanted<'a>(args: &Args, cases: &'a [(&'static str, &'static str)]) -> Result<Vec<&'a (&'static str, &'static str)>> {
+    for name in &args.only {
+        if !cases.iter().any(|(case, _)| case == name) {
+            let list: Vec<String> = cases.iter().map(|(case, what)| format!("  {case}: {what}")).collect();
+            let list = list.join("\n");
+            return Err(Failure::Usage(format!("--only {name}: there is no such case; there are\n{list}")));
+        }
+    }
+    Ok(cases.iter().filter(|(case, _)| args.only.is_empty() || args.only.iter().any(|only| only == case)).collect())
 }

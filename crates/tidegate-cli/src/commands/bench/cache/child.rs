@@ -1,7 +1,6 @@
 //! The other side of [`super::process`]: `tidegate bench cache-process`, a process with a cache of its own.
 
 use std::fmt;
-use std::io::BufRead;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,9 +8,9 @@ use tidegate::cache::{Cache, CacheError, Caches, Loaded, Read, Ttl};
 
 use super::process::{Order, Report, Setup, now_us};
 use super::{broken, open_store, ttl};
-use crate::failure::{Failure, Result};
+use crate::commands::bench::process;
+use crate::failure::Result;
 use crate::load::record::Record;
-use crate::{output, runtime};
 
 /// The hot key.
 const HOT: u64 = u64::MAX;
@@ -31,35 +30,24 @@ impl std::error::Error for NoRow {}
 /// Serves until its stdin ends.
 ///
 /// # Errors
-/// [`Failure::Work`].
+/// [`crate::failure::Failure::Work`].
 pub fn run() -> Result {
-    let setup: Setup =
-        line()?.ok_or_else(|| Failure::Usage("bench cache-process is started by bench cache".to_owned()))?;
-    let runtime = runtime::start(None)?;
-    let part = runtime.block_on(Part::open(setup))?;
-    output::json(&Report::default())?;
-    while let Some(order) = line::<Order>()? {
-        let report = runtime.block_on(part.obey(order))?;
-        output::json(&report)?;
-    }
-    Ok(())
-}
-
-fn line<T: serde::de::DeserializeOwned>() -> Result<Option<T>> {
-    let mut line = String::new();
-    let read = std::io::stdin().lock().read_line(&mut line).map_err(broken)?;
-    if read == 0 { Ok(None) } else { serde_json::from_str(&line).map(Some).map_err(broken) }
+    process::obey::<Cached>()
 }
 
 type Loads = Arc<Mutex<Vec<(u64, u64)>>>;
 
-struct Part {
+struct Cached {
     cache: Cache<u64, u64>,
     hot: Cache<u64, u64>,
     loads: Loads,
 }
 
-impl Part {
+impl process::Part for Cached {
+    type Setup = Setup;
+    type Order = Order;
+    type Report = Report;
+
     async fn open(setup: Setup) -> Result<Self> {
         let store = open_store(&setup.url, &setup.name).await?;
         let caches = Caches::builder(store).start().map_err(broken)?;
@@ -91,13 +79,15 @@ impl Part {
         Ok(Self { cache: cache.map_err(broken)?, hot: hot.map_err(broken)?, loads })
     }
 
-    async fn obey(&self, order: Order) -> Result<Report> {
+    async fn obey(&mut self, order: Order) -> Result<Report> {
         match order {
             Order::Crowd { callers, key, at_us } => self.crowd(callers, key, at_us).await,
             Order::Stream { per_second, for_ms, keys } => self.stream(per_second, for_ms, keys).await,
         }
     }
+}
 
+impl Cached {
     fn report(&self) -> Report {
         let loads = std::mem::take(&mut *self.loads.lock().unwrap_or_else(PoisonError::into_inner));
         Report { loads, ..Report::default() }

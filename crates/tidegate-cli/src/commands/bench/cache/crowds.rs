@@ -6,9 +6,10 @@ use std::time::Duration;
 use tidegate::core::cache::backoff_ms;
 use tidegate::core::cache::defence::LONGEST_SHARED_MS;
 
-use super::process::{Order, Process, Report, Setup, all, now_us, soon_us, start_all};
+use super::process::{Order, Report, Setup, all, now_us, soon_us, start_all};
 use super::{Bench, wait_until_us};
 use crate::commands::bench::line::Line;
+use crate::commands::bench::process::Process;
 use crate::failure::Result;
 use crate::load::record::Record;
 

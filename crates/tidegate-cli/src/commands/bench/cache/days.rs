@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tidegate::cache::{Cache, Caches, Loaded, Source, Ttl};
 
 use super::child::NoRow;
-use super::process::{Order, Setup, now_us, start_all};
+use super::process::{Order, Report, Setup, now_us, start_all};
 use super::{Bench, broken, ttl, wait_until_us};
 use crate::commands::bench::line::Line;
 use crate::failure::Result;
@@ -142,12 +142,12 @@ pub fn frozen(bench: &mut Bench<'_>) -> Result {
     server.thaw()?;
     let thawed = now_us();
     waited?;
-    let mut reports = Vec::with_capacity(PROCESSES);
+    let mut reports: Vec<Report> = Vec::with_capacity(PROCESSES);
     for process in &mut processes {
         reports.push(process.report()?);
     }
     let most = |from: u64, to: u64| reports.iter().map(|report| most_in_a_second(&report.loads, from, to)).max();
-    let sum = |of: fn(&super::process::Report) -> u64| reports.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
     let what = format!("Redis frozen for {} s at {READ_RATE} reads/s, {PROCESSES} processes", frozen_ms / 1_000);
     let line = |what: String, rate: u64, unit| Line::new(what, rate as f64, unit);
     let frozen_most = most(frozen, thawed).unwrap_or(0);
@@ -175,7 +175,7 @@ fn fill(setup: &Setup) -> Result {
     let order = Order::Stream { per_second: 2 * KEYS, for_ms: 1_000, keys: KEYS };
     for process in &mut filler {
         process.order(&order)?;
-        process.report()?;
+        process.report::<Report>()?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! - [`hits`]: hits in process, in Redis, many at once. [`crowds`]: thousands of callers of one key. [`days`]: the bus, Redis
 //!   and the database away. [`floods`]: ids that do not exist, keys that were filled together.
-//! - [`server`]: private Redis servers. [`process`], [`child`]: processes with a cache of their own.
+//! - [`process`], [`child`]: processes with a cache of their own.
 
 mod child;
 mod crowds;
@@ -10,7 +10,6 @@ mod days;
 mod floods;
 mod hits;
 mod process;
-mod server;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,16 +18,15 @@ use std::time::Duration;
 use tidegate::blocks::RedisOptions;
 use tidegate::cache::{RedisCache, RedisCacheOptions, Ttl};
 
-use self::server::{Cluster, Server};
-use super::Args;
 use super::line::Printer;
+use super::server::{Cluster, Server};
+use super::{Args, wanted};
 use crate::config::value::without_password;
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::runtime;
 
 pub use self::child::run as serve;
-pub use self::server::version;
 
 /// The cases by name, with what each measures.
 const CASES: [(&str, &str); 12] = [
@@ -76,34 +74,24 @@ impl Bench<'_> {
 /// # Errors
 /// [`Failure::Usage`] for a case there is not; [`Failure::Work`].
 pub fn run(args: &Args, printer: &mut Printer) -> Result {
-    for name in &args.only {
-        if !CASES.iter().any(|(case, _)| case == name) {
-            let list: Vec<String> = CASES.iter().map(|(case, what)| format!("  {case}: {what}")).collect();
-            let list = list.join("\n");
-            return Err(Failure::Usage(format!("--only {name}: there is no such case; there are\n{list}")));
-        }
-    }
+    let wanted = wanted(args, &CASES)?;
     let folder = tempfile::Builder::new().prefix("tidegate-bench-").tempdir();
     let folder = folder.map_err(|e| Failure::Work(format!("cannot make a folder for a private Redis: {e}")))?;
     let server = if args.redis.is_none() { Some(Server::start(folder.path())?) } else { None };
     let url = args.redis.clone().or_else(|| server.as_ref().map(Server::url)).unwrap_or_default();
     let name = format!("tidegate_bench_{}", std::process::id());
     let mut bench = Bench { folder: folder.path(), url, server, name, scale: args.scale, printer };
-    let measured = cases(args, &mut bench);
+    let measured = cases(&wanted, &mut bench);
     if bench.server.is_none() {
         erase(&bench)?;
     }
     measured
 }
 
-fn cases(args: &Args, bench: &mut Bench<'_>) -> Result {
-    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
-    for (name, what) in CASES {
-        if !wanted(name) {
-            continue;
-        }
+fn cases(wanted: &[&(&str, &str)], bench: &mut Bench<'_>) -> Result {
+    for (name, what) in wanted {
         bench.printer.step(what);
-        match name {
+        match *name {
             "local" => hits::local(bench)?,
             "store" => hits::store(bench, "")?,
             "many" => hits::many(bench, "")?,

@@ -1,14 +1,13 @@
-//! A process with a cache of its own, as this one's parent sees it: orders go to its stdin, a line each, and answers come
-//! from its stdout.
+//! A process with a cache of its own, as this one's parent tells it what to do.
 
-use std::io::{BufRead, BufReader, Write};
 use std::num::NonZeroU32;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::failure::{Failure, Result};
+use crate::commands::bench::process::{self, Process};
+use crate::failure::Result;
+
+pub use crate::commands::bench::process::{all, now_us, soon_us};
 
 /// The cache of a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -77,97 +76,10 @@ pub struct Report {
     pub hot_us: [u64; 3],
 }
 
-/// Now, as all processes of this machine count it.
-pub fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// A running process. Its end is that of its stdin; killed when dropped.
-pub struct Process {
-    child: Child,
-    orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Process {
-    /// Starts one; returns when its cache is open.
-    ///
-    /// # Errors
-    /// [`Failure::Work`].
-    pub fn start(setup: &Setup) -> Result<Self> {
-        let failed = |e: std::io::Error| Failure::Work(format!("cannot start a process with a cache: {e}"));
-        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-        command.args(["bench", "cache-process"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(failed)?;
-        let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Failure::Work("a process with a cache has no pipes".to_owned()));
-        };
-        let mut process = Self { child, orders, answers: BufReader::new(answers) };
-        process.send(setup)?;
-        let _: Report = process.receive()?;
-        Ok(process)
-    }
-
-    /// Gives an order; [`Process::report`] waits for what comes of it.
-    ///
-    /// # Errors
-    /// [`Failure::Work`]: it is gone.
-    pub fn order(&mut self, order: &Order) -> Result {
-        self.send(order)
-    }
-
-    /// Waits for what came of the last order.
-    ///
-    /// # Errors
-    /// [`Failure::Work`]: it is gone.
-    pub fn report(&mut self) -> Result<Report> {
-        self.receive()
-    }
-
-    fn send(&mut self, what: &impl Serialize) -> Result {
-        let mut line = serde_json::to_string(what).map_err(|e| Failure::Work(e.to_string()))?;
-        line.push('\n');
-        self.orders
-            .write_all(line.as_bytes())
-            .map_err(|e| Failure::Work(format!("a process with a cache is gone: {e}")))
-    }
-
-    fn receive(&mut self) -> Result<Report> {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).map_err(|e| Failure::Work(e.to_string()))?;
-        serde_json::from_str(&line).map_err(|_| Failure::Work("a process with a cache ended; see above".to_owned()))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// Several, started one after the other.
 ///
 /// # Errors
 /// As [`Process::start`].
 pub fn start_all(count: usize, setup: &Setup) -> Result<Vec<Process>> {
-    (0..count).map(|_| Process::start(setup)).collect()
-}
-
-/// Gives all the same order and waits for all.
-///
-/// # Errors
-/// As [`Process::order`].
-pub fn all(processes: &mut [Process], order: &Order) -> Result<Vec<Report>> {
-    for process in processes.iter_mut() {
-        process.order(order)?;
-    }
-    processes.iter_mut().map(Process::report).collect()
-}
-
-/// An instant far enough ahead that every process has its order by then.
-pub fn soon_us() -> u64 {
-    now_us() + u64::try_from(Duration::from_millis(20).as_micros()).unwrap_or(0)
+    process::start_all("cache-process", count, setup)
 }

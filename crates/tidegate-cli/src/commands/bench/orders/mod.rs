@@ -18,8 +18,8 @@ use tempfile::TempDir;
 
 pub use self::ledger::{CaseLedger, Place};
 
-use super::Args;
 use super::line::Printer;
+use super::{Args, wanted};
 use crate::failure::{Failure, Result};
 use crate::runtime;
 
@@ -65,15 +65,7 @@ impl Bench<'_> {
 /// # Errors
 /// [`Failure::Usage`] for a case there is not; [`Failure::Work`].
 pub fn run(args: &Args, printer: &mut Printer) -> Result {
-    for name in &args.only {
-        if !CASES.iter().any(|(case, _)| case == name) {
-            let list: Vec<String> = CASES.iter().map(|(case, what)| format!("  {case}: {what}")).collect();
-            return Err(Failure::Usage(format!(
-                "--only {name}: there is no such case; there are\n{}",
-                list.join("\n")
-            )));
-        }
-    }
+    let wanted = wanted(args, &CASES)?;
     let made = |e| Failure::Work(format!("cannot make a folder for the ledgers: {e}; name one with --folder"));
     let mut builder = tempfile::Builder::new();
     builder.prefix("tidegate-bench-");
@@ -84,13 +76,9 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result {
     .map_err(made)?;
     let place = Place::new(args.ledger.as_deref(), &args.store, folder.path().to_owned())?;
     let mut bench = Bench { folder: folder.path(), place, scale: args.scale, preload: args.preload, printer };
-    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
-    for (name, what) in CASES {
-        if !wanted(name) {
-            continue;
-        }
+    for (name, what) in wanted {
         bench.printer.step(what);
-        match name {
+        match *name {
             "ceiling" => library::ceiling(&mut bench)?,
             "library" => library::place(&mut bench)?,
             "place" => http::place(&mut bench)?,

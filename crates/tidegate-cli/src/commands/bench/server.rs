@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,8 @@ const BUS: u16 = 10_000;
 pub struct Server {
     child: Child,
     port: u16,
+    folder: PathBuf,
+    options: Vec<String>,
 }
 
 impl Server {
@@ -34,27 +36,55 @@ impl Server {
     /// # Errors
     /// [`Failure::Usage`]: neither `redis-server` nor `valkey-server` is installed. [`Failure::Work`]: it does not start.
     pub fn start(folder: &Path) -> Result<Self> {
-        Self::with(folder, &[])
+        Self::start_with(folder, &[])
     }
 
-    fn with(folder: &Path, options: &[&str]) -> Result<Self> {
+    /// The same with options of its own, such as `["--appendonly", "yes"]`.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_with(folder: &Path, options: &[&str]) -> Result<Self> {
         for _ in 0..MAX_STARTS {
             let Some(port) = free_port() else { continue };
-            let mut server = Self { child: spawn(folder, port, options)?, port };
-            let began = Instant::now();
-            while began.elapsed() < PATIENCE {
-                if !server.runs() {
-                    break;
-                }
-                if server.tell(&["PING"]).is_ok_and(|answer| answer.contains("PONG")) {
-                    return Ok(server);
-                }
-                std::thread::sleep(Duration::from_millis(10));
+            let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+            let child = spawn(folder, port, &options)?;
+            let mut server = Self { child, port, folder: folder.to_owned(), options };
+            if server.answers() {
+                return Ok(server);
             }
         }
         Err(Failure::Work(
             "a private Redis does not start; start one yourself and name it with --redis redis://..".to_owned(),
         ))
+    }
+
+    /// Waits until it answers; false when it has ended, or does not.
+    fn answers(&mut self) -> bool {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE && self.runs() {
+            if self.tell(&["PING"]).is_ok_and(|answer| answer.contains("PONG")) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    }
+
+    /// SIGKILL, as a machine that loses its power.
+    pub fn kill(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again on its port, with what it has on disk.
+    ///
+    /// # Errors
+    /// [`Failure::Work`]: it does not answer.
+    pub fn restart(&mut self) -> Result {
+        self.kill();
+        self.child = spawn(&self.folder, self.port, &self.options)?;
+        if self.answers() { Ok(()) } else { Err(Failure::Work("a private Redis does not start again".to_owned())) }
     }
 
     fn runs(&mut self) -> bool {
@@ -64,6 +94,17 @@ impl Server {
     /// `redis://127.0.0.1:port`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Bytes it uses.
+    ///
+    /// # Errors
+    /// [`Failure::Work`]: it does not answer.
+    pub fn used_memory(&self) -> Result<u64> {
+        let info = self.tell(&["INFO", "memory"]).unwrap_or_default();
+        let line = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
+        let bytes = line.and_then(|bytes| bytes.trim().parse().ok());
+        bytes.ok_or_else(|| Failure::Work("the private Redis does not say how much memory it uses".to_owned()))
     }
 
     /// SIGSTOP: connections stay open, nothing answers.
@@ -111,9 +152,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already. A frozen one is killed as well.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // A frozen one is killed as well.
+        self.kill();
     }
 }
 
@@ -130,7 +170,7 @@ impl Cluster {
         for n in 0..NODES {
             let own = folder.join(format!("node-{n}"));
             std::fs::create_dir_all(&own).map_err(|e| Failure::Work(format!("cannot make {}: {e}", own.display())))?;
-            nodes.push(Server::with(&own, &["--cluster-enabled", "yes", "--cluster-node-timeout", "5000"])?);
+            nodes.push(Server::start_with(&own, &["--cluster-enabled", "yes", "--cluster-node-timeout", "5000"])?);
         }
         for (n, node) in nodes.iter().enumerate() {
             let (from, to) = (SLOTS * n / NODES, SLOTS * (n + 1) / NODES - 1);
@@ -175,7 +215,7 @@ fn free_port() -> Option<u16> {
     (free(port) && free(port + BUS)).then_some(port)
 }
 
-fn spawn(folder: &Path, port: u16, options: &[&str]) -> Result<Child> {
+fn spawn(folder: &Path, port: u16, options: &[String]) -> Result<Child> {
     let log = folder.join("redis.log");
     let arguments = |command: &mut Command| {
         command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"]);
