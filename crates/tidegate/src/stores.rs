@@ -43,6 +43,9 @@ pub struct Stores {
     authority: Option<Vec<u8>>,
     #[cfg(feature = "queue")]
     queues: Option<tidegate_backend::QueueOptions>,
+    /// Queues lie in the ledger's database although there is a Redis.
+    #[cfg(feature = "queue")]
+    queues_in_database: bool,
     #[cfg(feature = "lock")]
     locks: bool,
 }
@@ -170,6 +173,8 @@ impl Stores {
             authority: None,
             #[cfg(feature = "queue")]
             queues: None,
+            #[cfg(feature = "queue")]
+            queues_in_database: false,
             #[cfg(feature = "lock")]
             locks: false,
         })
@@ -271,12 +276,20 @@ impl Stores {
         self
     }
 
-    /// Also opens general queues: in a file beside a SQLite ledger (`.queues` behind its name), or in Redis. A ledger on a
-    /// database server without Redis has none. They run on real time, whatever the ledger's clock.
+    /// Also opens general queues: in a file beside a SQLite ledger (`.queues` behind its name), in Redis, or, where there is
+    /// none, in the database of the ledger. They run on real time, whatever the ledger's clock.
     #[cfg(feature = "queue")]
     #[must_use]
     pub fn queues(mut self, options: tidegate_backend::QueueOptions) -> Self {
         self.queues = Some(options);
+        self
+    }
+
+    /// General queues lie in the ledger's database although there is a Redis: slower, and as durable as the ledger.
+    #[cfg(feature = "queue")]
+    #[must_use]
+    pub fn queues_in_database(mut self, in_database: bool) -> Self {
+        self.queues_in_database = in_database;
         self
     }
 
@@ -378,7 +391,7 @@ impl Stores {
             }
         };
         let gate = Arc::new(tidegate_embedded::EmbeddedGate::new());
-        let products = match self.products(shared.as_ref()).await {
+        let products = match self.products(url, shared.as_ref()).await {
             Ok(products) => products,
             Err(e) => {
                 #[cfg(feature = "redis")]
@@ -410,20 +423,26 @@ impl Stores {
         Ok(Parts { ledger, gate, deadlines, bus, cache, hot_keys: None, queues, locks, settings: self.settings })
     }
 
-    /// General queues and locks, where nodes share a store for them.
+    /// General queues and locks.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
-    async fn products(&self, shared: Option<&Connection>) -> Result<Products> {
+    async fn products(&self, url: &str, shared: Option<&Connection>) -> Result<Products> {
         let mut products = Products::default();
         #[cfg(all(feature = "redis", feature = "queue"))]
-        if let (Some(connector), Some(options)) = (shared, self.queues) {
+        if let (Some(connector), Some(options), false) = (shared, self.queues, self.queues_in_database) {
             products.queues = Some(Arc::new(tidegate_redis::RedisQueues::open(connector.clone(), options).await?));
+        }
+        #[cfg(feature = "queue")]
+        if let (Some(bounds), None) = (self.queues, &products.queues) {
+            let mut options = tidegate_sql::SqlQueueOptions::new(url);
+            options.queues = bounds;
+            products.queues = Some(tidegate_sql::SqlQueues::open(options).await?);
         }
         #[cfg(all(feature = "redis", feature = "lock"))]
         if let (Some(connector), true) = (shared, self.locks) {
             products.locks = Some(Arc::new(tidegate_redis::RedisLocks::open(connector.clone())));
         }
         #[cfg(not(all(feature = "redis", any(feature = "queue", feature = "lock"))))]
-        let _ = (shared, &mut products);
+        let _ = (url, shared, &mut products);
         Ok(products)
     }
 

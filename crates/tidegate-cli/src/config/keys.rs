@@ -117,6 +117,7 @@ pub const KEYS: &[Key] = &[
     key("cache.products.max_value", Kind::Size(0, 16 << 20), "256KiB", "size", None, "larger pages are not stored in Redis"),
     key("cache.products.local_for", Kind::TimeOrOff(1, YEAR), "60s", "time", None, "longest life of a page's copy in this process; or off"),
     key("cache.products.membership", Kind::CountOrZero(1_000, 20_000_000), "1000000", "SKUs", None, "how many SKUs the filter that refuses unknown ones is made for, 2.4 bytes each in Redis (or here); it grows by itself; 0: none"),
+    key("queues.store", Kind::Choice(&["auto", "ledger"]), "auto", "", None, "where general queues lie; auto: in Redis where `store` names one, else with the ledger (a file beside SQLite's, tables in its database); ledger: with the ledger in any case"),
     key("queues.max", Kind::Count(1, 1_000_000), "1000", "queues", None, "general queues there may be; the same for every process that shares them"),
     key("queues.max_attempts", Kind::Count(1, 10_000), "20", "attempts", None, "attempts of a task; then it is dead and waits for a person; the same for every process that shares the queues"),
     key("locks.max_ttl", Kind::Time(100, 86_400_000), "1d", "time", None, "longest time a lock is granted for; its holder may renew it"),

@@ -180,6 +180,7 @@ impl Config {
                 .name(text("redis.name"))
                 .partitions(count("redis.partitions"))
                 .response_timeout(time("redis.response_timeout"))
+                .queues_in_database(text("queues.store") == "ledger")
         });
         let authority = Some(text("redis.ca_file")).filter(|file| !file.is_empty()).map(|file| {
             let read = std::fs::read(&file);

@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use tidegate_backend::{Handout, Want};
 use tidegate_core::queue::model::lapsed_error;
-use tidegate_core::queue::rules::{batch_with_lapsed, newest_of, next_receipt};
+use tidegate_core::queue::rules::{batch_with_lapsed, is_suspect, newest_of, next_receipt};
 use tidegate_core::queue::{Claimed, MAX_BATCH, MAX_BATCH_BYTES, QueueName, Receipt, TaskId};
 use tidegate_core::{Map, Millis};
 
@@ -55,6 +55,8 @@ struct Candidate {
     visible_at: Millis,
     bytes: usize,
     payload: Option<Bytes>,
+    /// As `rules::is_suspect`.
+    suspect: bool,
 }
 
 impl Candidate {
@@ -62,7 +64,7 @@ impl Candidate {
         let task = Stored::read(row, false)?;
         let bytes = usize::try_from(row.int(8)?).map_err(|_| Fault::corrupt("a payload has a negative length"))?;
         let payload = row.opt_bytes(9)?.map(Bytes::copy_from_slice);
-        Ok(Self { visible_at: task.at, task, bytes, payload })
+        Ok(Self { visible_at: task.at, task, bytes, payload, suspect: false })
     }
 }
 
@@ -120,11 +122,12 @@ async fn mysql_heads(session: &mut Session, heads: &[Head], next: &mut Map<i64, 
 }
 
 impl Claims<'_> {
-    /// As `Queue::claim`, and when something more can be handed out; in the transaction of `session`.
-    pub(super) async fn claim(&self, session: &mut Session, head: Head, want: &Want) -> Result<Handout> {
+    /// As `Queue::claim`, and when something more can be handed out; in the transaction of `session`. `from`: where the first
+    /// task lay a moment ago. What was put before it since then was put while this look was under way, which wakes.
+    pub(super) async fn claim(&self, session: &mut Session, head: Head, from: Millis, want: &Want) -> Result<Handout> {
         let max = want.max.min(MAX_BATCH);
         let asked = Instant::now();
-        let (candidates, us) = candidates(session, &head, max).await?;
+        let (candidates, us) = candidates(session, &head, from, max).await?;
         let us = us.map_or(head.us, |us| self.clock.heard(asked, us));
         let mut step = Step::new(session, Head { us, ..head }, self.max_attempts);
         let now = step.head.now();
@@ -142,7 +145,7 @@ impl Claims<'_> {
         }
         step.change(&changed).await?;
         step.keep_low().await?;
-        let next_at = next_at(step.session, &head).await?;
+        let next_at = next_at(step.session, head.no, from).await?;
         let tasks = taken.into_iter().map(|candidate| claimed(candidate, until)).collect();
         Ok(Handout { tasks, next_at })
     }
@@ -167,14 +170,15 @@ impl Claims<'_> {
             }
             limit = limit.min(allowed);
             bytes += candidate.bytes;
-            taken.push(candidate);
+            let suspect = is_suspect(task.leased, task.attempt, self.max_attempts);
+            taken.push(Candidate { suspect, ..candidate });
         }
         (taken, dead)
     }
 }
 
 fn claimed(candidate: Candidate, until: Millis) -> Claimed {
-    let Candidate { task, visible_at, payload, .. } = candidate;
+    let Candidate { task, visible_at, payload, suspect, .. } = candidate;
     Claimed {
         id: task.id,
         due_at: task.due_at,
@@ -183,28 +187,34 @@ fn claimed(candidate: Candidate, until: Millis) -> Claimed {
         attempt: task.attempt,
         receipt: task.receipt,
         lease_until: until,
+        suspect,
     }
 }
 
 /// When something can be handed out next.
-async fn next_at(session: &mut Session, head: &Head) -> Result<Option<Millis>> {
+pub(super) async fn next_at(session: &mut Session, queue_no: i64, from: Millis) -> Result<Option<Millis>> {
     let index = session.dialect().pick("FORCE INDEX (tg_tasks_order)", "");
     let sql = format!(
         "SELECT t.at FROM tg_tasks t {index} WHERE t.queue_no = ? AND t.dead = 0 AND t.at >= ? ORDER BY t.at LIMIT 1"
     );
-    let row = session.one(&sql, &[head.no.into(), head.low.into()]).await?;
+    let row = session.one(&sql, &[queue_no.into(), from.into()]).await?;
     row.map(|row| row::millis(&row, 0)).transpose()
 }
 
 /// Locks whoever is earliest due of up to `max`, and of a pile an eighth from its other end, the newest first; what others
 /// have locked is passed over. And the database's clock after that, unless nobody is due.
-async fn candidates(session: &mut Session, head: &Head, max: usize) -> Result<(Vec<Candidate>, Option<i64>)> {
+async fn candidates(
+    session: &mut Session,
+    head: &Head,
+    from: Millis,
+    max: usize,
+) -> Result<(Vec<Candidate>, Option<i64>)> {
     let newest = newest_of(max);
-    let first = due(session, head, None, max - newest).await?;
+    let first = due(session, head, from, None, max - newest).await?;
     let (mut rows, full) = (first, |rows: &[Row]| rows.len() == max - newest);
     if newest > 0 && full(&rows) {
         let last = rows.last().map(|row| Ok::<_, Fault>((row::millis(row, 3)?, row::id(row, 0)?))).transpose()?;
-        let mut others = due(session, head, last, newest).await?;
+        let mut others = due(session, head, from, last, newest).await?;
         if others.len() < newest {
             // It was no pile: these are the rest.
             others.reverse();
@@ -219,7 +229,13 @@ async fn candidates(session: &mut Session, head: &Head, max: usize) -> Result<(V
 }
 
 /// Locks the earliest due; or, `after` these, the newest.
-async fn due(session: &mut Session, head: &Head, after: Option<(Millis, TaskId)>, limit: usize) -> Result<Vec<Row>> {
+async fn due(
+    session: &mut Session,
+    head: &Head,
+    from: Millis,
+    after: Option<(Millis, TaskId)>,
+    limit: usize,
+) -> Result<Vec<Row>> {
     if limit == 0 {
         return Ok(Vec::new());
     }
@@ -235,7 +251,7 @@ async fn due(session: &mut Session, head: &Head, after: Option<(Millis, TaskId)>
         {} FROM tg_tasks t {index} WHERE {DUE} {rest} ORDER BY {order} LIMIT ? FOR UPDATE SKIP LOCKED",
         clock_of(dialect)
     );
-    let low = after.as_ref().map_or(head.low, |(at, _)| *at);
+    let low = after.as_ref().map_or(from, |(at, _)| *at);
     let mut values: Vec<Value<'_>> = vec![head.no.into(), low.into(), head.now().into()];
     if let Some((at, id)) = &after {
         values.extend([Value::from(*at), id.as_str().as_bytes().into()]);

@@ -10,12 +10,14 @@
 
 mod claim;
 mod head;
+mod raise;
 mod read;
 mod steps;
 mod wake;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use tidegate_backend::queue::{Listing, MAX_PURGE, next_place};
 use tidegate_backend::{BoxFuture, Error, Handout, QueueCapabilities, QueueOptions, QueueStore, Result, Want};
@@ -32,6 +34,7 @@ use crate::session::{Isolation, Session};
 use crate::write::Tries;
 use claim::{Claims, Receipts};
 use head::{Head, QueueClock};
+use raise::Rounds;
 use steps::Step;
 use wake::Wake;
 
@@ -85,6 +88,7 @@ pub struct SqlQueues {
     clock: QueueClock,
     receipts: Receipts,
     wake: Wake,
+    rounds: Rounds,
 }
 
 impl fmt::Debug for SqlQueues {
@@ -108,6 +112,9 @@ impl From<Fault> for Failed {
         Self { fault, uncertain: false }
     }
 }
+
+/// A want with its place, its queue, and the queue's next task, which is due.
+type Asked<'a> = (usize, &'a Want, Head, Millis);
 
 /// Ends a transaction after its work.
 async fn end<T>(session: &mut Session, worked: fault::Result<T>) -> std::result::Result<T, Failed> {
@@ -238,6 +245,7 @@ impl SqlQueues {
             clock,
             receipts: Receipts::default(),
             wake: Wake::new(),
+            rounds: Rounds::new(),
         }))
     }
 
@@ -270,12 +278,14 @@ impl SqlQueues {
         let mut handouts = vec![Handout { tasks: Vec::new(), next_at: None }; wants.len()];
         let names: Vec<&QueueName> = wants.iter().map(|want| &want.queue).collect();
         let heads = self.heads(&parts, &names).await?;
-        let mut due: Vec<(usize, &Want, Head)> = Vec::new();
+        let mut due: Vec<Asked<'_>> = Vec::new();
         for (at, want) in wants.iter().enumerate() {
             let Some((head, next_at)) = heads.get(&want.queue) else { continue };
             handouts[at].next_at = *next_at;
-            if want.max > 0 && next_at.is_some_and(|next| next <= head.now()) {
-                due.push((at, want, *head));
+            if want.max > 0
+                && let Some(from) = next_at.filter(|next| *next <= head.now())
+            {
+                due.push((at, want, *head, from));
             }
         }
         let mut failed = None;
@@ -283,8 +293,12 @@ impl SqlQueues {
         while from < due.len() {
             match self.claim_some(&parts, &due[from..]).await {
                 Ok(some) => {
-                    for (handout, (at, ..)) in some.into_iter().zip(&due[from..]) {
-                        handouts[*at] = handout;
+                    for handout in some {
+                        let (at, _, head, _) = due[from];
+                        if !handout.tasks.is_empty() && raise::is_worth_it(&head, handout.next_at) {
+                            self.raise(&parts, &head).await;
+                        }
+                        handouts[at] = handout;
                         from += 1;
                     }
                 }
@@ -305,12 +319,12 @@ impl SqlQueues {
     }
 
     /// Claims for the first of these that one transaction has room for, one at least.
-    async fn claim_some(&self, parts: &Parts, due: &[(usize, &Want, Head)]) -> Result<Vec<Handout>> {
+    async fn claim_some(&self, parts: &Parts, due: &[Asked<'_>]) -> Result<Vec<Handout>> {
         let claims = Claims { clock: &self.clock, receipts: &self.receipts, max_attempts: self.options.max_attempts };
         transact!(parts.claims, session => {
             let (mut handouts, mut tasks) = (Vec::new(), 0);
-            for (_, want, head) in due {
-                let handout = claims.claim(session, *head, want).await?;
+            for (_, want, head, from) in due {
+                let handout = claims.claim(session, *head, *from, want).await?;
                 tasks += handout.tasks.len();
                 handouts.push(handout);
                 if tasks >= MAX_BATCH {
@@ -321,16 +335,30 @@ impl SqlQueues {
         })
     }
 
+    /// An optimisation: what fails here is tried at the next claim.
+    async fn raise(&self, parts: &Parts, head: &Head) {
+        let raised: Result<()> = transact!(parts.claims, session => raise::raise(session, head).await);
+        if let Err(error) = raised {
+            tracing::debug!(%error, "a queue's low could not be raised");
+        }
+    }
+
     async fn heads(
         &self,
         parts: &Parts,
         queues: &[&QueueName],
     ) -> Result<tidegate_core::Map<QueueName, (Head, Option<Millis>)>> {
-        let mut tries = 1;
+        let (all, mut tries) = (self.rounds.is_for_all(), 1);
         loop {
             let mut lease = parts.claims.get().await?;
-            match claim::heads(&mut lease, &self.clock, queues, false).await {
-                Ok(heads) => return Ok(heads),
+            let began = Instant::now();
+            match claim::heads(&mut lease, &self.clock, queues, all).await {
+                Ok(heads) => {
+                    if all {
+                        self.rounds.took(began.elapsed());
+                    }
+                    return Ok(heads);
+                }
                 Err(fault) if fault.class == Class::Lost && tries < READ_TRIES => parts.claims.forget_idle(),
                 Err(fault) => return Err(fault.into()),
             }

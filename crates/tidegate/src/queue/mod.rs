@@ -43,3 +43,5 @@ pub use tidegate_embedded::MemoryQueues;
 pub use tidegate_embedded::{SqliteQueueOptions, SqliteQueues};
 #[cfg(feature = "redis")]
 pub use tidegate_redis::{Connector, RedisOptions, RedisQueues};
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub use tidegate_sql::{SqlQueueOptions, SqlQueues};
