@@ -10,7 +10,7 @@ use tidegate_core::{
     RefundStatus, Sku, SkuId, Status, StockChange, Verdict,
 };
 
-use crate::{BoxFuture, Clock, Outbox, OutboxEntry, Result};
+use crate::{BoxFuture, Clock, Fences, Outbox, OutboxEntry, Result};
 
 /// Most orders in one committed batch.
 pub const MAX_BATCH_COMMANDS: usize = 512;
@@ -238,6 +238,9 @@ pub trait Ledger: Send + Sync {
 
     /// What its commits, and its callers' own transactions, made old in caches.
     fn outbox(&self) -> &dyn Outbox;
+
+    /// Where holders of locks record their fences.
+    fn fences(&self) -> &dyn Fences;
 
     /// Whether it can write now; used by readiness checks while commits fail.
     fn probe_write(&self) -> BoxFuture<'_, Result<()>>;

@@ -10,7 +10,7 @@
 //! - [`cache`]: [`CacheStore`], where cached entries lie, and what the processes that share them tell each other.
 //! - [`membership`]: [`MembershipStore`], where processes share which ids there are.
 //! - [`queue`]: [`QueueStore`], where the tasks of a delay queue lie.
-//! - [`lock`]: [`LockStore`], where locks lie.
+//! - [`lock`]: [`LockStore`], where locks lie. [`fence`]: [`Fences`], what keeps a late holder from the data.
 //! - [`stored`]: what every SQL ledger does alike.
 //! - [`error`]: [`Error`] and its [`ErrorKind`].
 //!
@@ -21,6 +21,7 @@ pub mod cache;
 pub mod clock;
 pub mod deadlines;
 pub mod error;
+pub mod fence;
 pub mod gate;
 pub mod ledger;
 pub mod lock;
@@ -35,13 +36,14 @@ pub use cache::{CacheCapabilities, CacheKey, CacheNotice, CacheStore};
 pub use clock::{Clock, ClockStatus, ManualClock, SystemClock};
 pub use deadlines::{Claim, DeadlineQueue, IndexState, Receipt, Retry};
 pub use error::{Error, ErrorKind, Result};
+pub use fence::{Fences, Seal, Sealed};
 pub use futures_util::future::BoxFuture;
 pub use gate::Gate;
 pub use ledger::{
     Capabilities, Commit, Deadline, EventRecord, Ledger, LedgerId, OrderFilter, Page, PageRequest, PaymentFilter,
     Probe, Probed, RefundFilter,
 };
-pub use lock::{LockCapabilities, LockStore, Renewal, Renewed};
+pub use lock::{Kept, LockCapabilities, LockNode, LockStore, Mend, Renewal, Renewed, Vote};
 pub use membership::MembershipStore;
 pub use outbox::{Deliver, Execute, Outbox, OutboxEntry, OutboxState, Ticket};
 pub use queue::{Handout, Listing, QueueCapabilities, QueueOptions, QueueStore, Want};

@@ -18,6 +18,10 @@ pub struct LockCapabilities {
     pub name: &'static str,
     /// Other processes see the same locks.
     pub shared: bool,
+    /// Waiters are served in order, by hand-over; else they ask again now and then.
+    pub fair: bool,
+    /// The longest time a lock is granted for, milliseconds.
+    pub longest_ms: i64,
 }
 
 /// A lock to renew.
@@ -29,6 +33,8 @@ pub struct Renewal {
     pub token: LockToken,
     /// From now.
     pub ttl_ms: i64,
+    /// The grant's fence, if the caller knows it: a store of several servers teaches it to those that have forgotten it.
+    pub fence: Option<Fence>,
 }
 
 /// A lock's fence and its new end on the store's clock; `None`: it is lost.
@@ -72,4 +78,63 @@ pub trait LockStore: Send + Sync {
 
     /// Ends the tasks of its own.
     fn close(&self) -> BoxFuture<'_, ()>;
+}
+
+/// What one server of several says of a request for a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vote {
+    /// What it would answer by itself.
+    pub acquired: Acquired,
+    /// For how long it does not count yet, milliseconds: it may have forgotten what it granted before, and nothing that it
+    /// granted outlives this time. 0: it counts.
+    pub barred_ms: i64,
+}
+
+/// What one server of several does when a lock is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// It is the caller's there, with this fence.
+    Ours(Fence),
+    /// It was not there, and is now.
+    Mended,
+    /// Nobody has it there.
+    Absent,
+    /// Another has it there, or had it after the caller's grant.
+    Anothers,
+}
+
+/// How far a server goes to keep a lock that it does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mend {
+    /// It makes nothing.
+    Never,
+    /// It makes it anew, if it has granted no larger fence since.
+    Unless,
+    /// It makes it anew.
+    Surely,
+}
+
+/// One server of several that vote on locks. Whoever votes has no line: nobody waits at a server alone.
+pub trait LockNode: Send + Sync {
+    /// What it is called in messages.
+    fn name(&self) -> String;
+
+    /// Why it cannot be asked now, if that is known without asking. Cheap.
+    fn trouble(&self) -> Option<String>;
+
+    /// Takes a lock there, or keeps it (the same token). `longest_ms` is the longest time any process of this quorum takes a
+    /// lock for; a server that was told another one refuses.
+    fn vote<'a>(&'a self, name: &'a LockName, asked: &'a Acquire, longest_ms: i64) -> BoxFuture<'a, Result<Vote>>;
+
+    /// Moves the ends of locks and teaches their fences, each with an answer of its own, in order.
+    fn keep<'a>(&'a self, locks: &'a [Renewal], mend: Mend) -> BoxFuture<'a, Vec<Result<Kept>>>;
+
+    /// Gives a lock back; whether it was the caller's.
+    fn give_back<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<bool>>;
+
+    /// A lock as it stands there.
+    fn look<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Look>>;
+
+    /// Notes when it was born, if it was; for how long it does not count yet, milliseconds.
+    fn beat(&self, longest_ms: i64) -> BoxFuture<'_, Result<i64>>;
 }

@@ -296,6 +296,17 @@ pub trait Execute {
     /// # Errors
     /// Whatever the database says; the transaction is then its caller's to end.
     fn execute<'a>(&'a mut self, statement: &'a str, parameters: Vec<Parameter>) -> BoxFuture<'a, Result<()>>;
+
+    /// Runs `write`, then `read`, each with its parameters, and gives the number in the first column of the first row that
+    /// `read` finds; `None` when it finds none.
+    ///
+    /// # Errors
+    /// As [`Execute::execute`].
+    fn ask<'a>(
+        &'a mut self,
+        write: (&'a str, Vec<Parameter>),
+        read: (&'a str, Vec<Parameter>),
+    ) -> BoxFuture<'a, Result<Option<i64>>>;
 }
 
 /// The number of an entry that a caller's transaction wrote. Once that is committed, whoever delivers the invalidation

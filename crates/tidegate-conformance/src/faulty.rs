@@ -195,6 +195,10 @@ impl Ledger for Faulty {
         self.inner.outbox()
     }
 
+    fn fences(&self) -> &dyn tidegate_backend::Fences {
+        self.inner.fences()
+    }
+
     fn probe_write(&self) -> BoxFuture<'_, Result<()>> {
         if self.fail_before.load(Ordering::SeqCst) > 0 {
             Box::pin(async { Err(outage()) })

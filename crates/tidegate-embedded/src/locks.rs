@@ -14,7 +14,7 @@ use tidegate_core::Map;
 use tidegate_core::Millis;
 use tidegate_core::lock::model::Step;
 use tidegate_core::lock::rules::ALIVE_MS;
-use tidegate_core::lock::{Acquire, Acquired, Handed, Lock, LockName, LockToken, Look, Process};
+use tidegate_core::lock::{Acquire, Acquired, Handed, Lock, LockName, LockToken, Look, MAX_TTL_MS, Process};
 use tokio::sync::Notify;
 
 /// Maps that the locks are spread over.
@@ -166,7 +166,7 @@ fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, T> {
 
 impl LockStore for EmbeddedLocks {
     fn capabilities(&self) -> LockCapabilities {
-        LockCapabilities { name: "embedded", shared: false }
+        LockCapabilities { name: "embedded", shared: false, fair: true, longest_ms: MAX_TTL_MS }
     }
 
     fn process(&self) -> Process {

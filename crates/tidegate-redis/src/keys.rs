@@ -26,6 +26,8 @@
 //! | `{tg:NAME:lP}:f:LOCK` | string, expires | its last fence |
 //! | `{tg:NAME:lP}:l:LOCK`, `:w:LOCK` | sorted set, hash, expire | tokens that wait, by arrival; token -> process and floor |
 //! | `{tg:NAME:lP}:alive` | sorted set, expires | processes that wait; score: how long their last sign of life counts |
+//! | `{tg:NAME:lq}:h:LOCK`, `:f:LOCK` | hash, string, expire | the same of a lock that several servers vote on |
+//! | `{tg:NAME:lq}:born` | hash | since when this server remembers such locks |
 //! | `{tg:NAME:q:QUEUE}:w`, `:l` | sorted sets | ids of tasks that wait, and that are leased; score: when they can be handed out next |
 //! | `{tg:NAME:q:QUEUE}:d` | sorted set | ids of dead tasks; score: when they died |
 //! | `{tg:NAME:q:QUEUE}:t` | hash | id -> what is known of a task beside that: payload, attempt, receipt |
@@ -113,6 +115,16 @@ impl Keys {
 
     pub(crate) fn locks_alive(&self, part: usize) -> Vec<u8> {
         format!("{{tg:{}:l{part}}}:alive", self.name).into_bytes()
+    }
+
+    /// Holder and fence of a lock that several servers vote on, and what this one knows of its own birth.
+    pub(crate) fn voted_lock(&self, lock: &LockName) -> [Vec<u8>; 3] {
+        let of = |kind: &str| format!("{{tg:{}:lq}}:{kind}:{lock}", self.name).into_bytes();
+        [of("h"), of("f"), self.born()]
+    }
+
+    pub(crate) fn born(&self) -> Vec<u8> {
+        format!("{{tg:{}:lq}}:born", self.name).into_bytes()
     }
 
     /// What the channels of processes begin with.

@@ -6,7 +6,7 @@
 //! - `bus/`: [`RedisBus`], what nodes tell each other.
 //! - `cache/`: [`RedisCache`], the store of the cache.
 //! - `membership/`: the bits of membership filters.
-//! - `locks.rs`: [`RedisLocks`].
+//! - `locks.rs`: [`RedisLocks`], [`RedisNode`].
 //! - `queue/`: [`RedisQueues`], the delay queue.
 //! - `blocks/`: [`StockCounter`] and [`OrderStatus`], for teams whose order data live elsewhere.
 //! - `bare.rs` (feature `ceiling`): the client by itself, for the benches.
@@ -36,5 +36,5 @@ pub use cache::BareReads;
 pub use cache::{RedisCache, RedisCacheOptions};
 pub use connect::{Connector, RedisOptions};
 pub use deadlines::{DeadlineOptions, RedisDeadlines};
-pub use locks::RedisLocks;
+pub use locks::{RedisLocks, RedisNode};
 pub use queue::RedisQueues;

@@ -2,6 +2,8 @@
 //! that frees the lock. A process has one channel on which it is told what its waiters were handed, whatever their number,
 //! and gives its signs of life to parts of the locks.
 
+mod node;
+
 use redis::Value;
 use tidegate_backend::{BoxFuture, Error, ErrorKind, LockCapabilities, LockStore, Renewal, Renewed, Result};
 use tidegate_core::Millis;
@@ -13,6 +15,8 @@ use crate::connect::{Call, Connector, Heard, Listener};
 use crate::keys::{Keys, LOCK_PARTS};
 use crate::reply;
 use crate::scripts;
+
+pub use node::RedisNode;
 
 /// Life of a line after somebody joined it last: the longest wait, and some more.
 const LINE_MS: i64 = MAX_WAIT_MS + 5_000;
@@ -86,6 +90,16 @@ impl RedisLocks {
     }
 }
 
+/// A lock is a key that expires: it is granted by no server that may delete such keys before their end.
+fn refuse_eviction(connector: &Connector) -> Result<()> {
+    if connector.evicts_expiring() {
+        let why = "the server's maxmemory-policy would delete locks under pressure: locks need `maxmemory-policy noeviction` (on the \
+                   server: CONFIG SET maxmemory-policy noeviction, and the same in its file), or a server of their own";
+        return Err(Error::new(ErrorKind::Configuration, why));
+    }
+    Ok(())
+}
+
 /// A process in keys and channels: 16 digits.
 fn hex(process: Process) -> String {
     format!("{:016x}", process.0)
@@ -109,6 +123,13 @@ fn acquired(answer: &Value) -> Result<Acquired> {
     }
 }
 
+fn looked(answer: &Value) -> Result<Look> {
+    let [number, left, waiters] = reply::parts::<3>(answer)?;
+    let left = reply::integer(left)?;
+    let held = if left > 0 && !reply::bytes(number)?.is_empty() { Some((fence(number)?, left)) } else { None };
+    Ok(Look { held, waiters: usize::try_from(reply::integer(waiters)?).unwrap_or(0) })
+}
+
 /// Token, a blank, name.
 fn handed(message: &[u8]) -> Option<(LockName, LockToken)> {
     let (token, name) = std::str::from_utf8(message).ok()?.split_once(' ')?;
@@ -127,7 +148,7 @@ fn renewed(answer: &Value) -> Result<Renewed> {
 
 impl LockStore for RedisLocks {
     fn capabilities(&self) -> LockCapabilities {
-        LockCapabilities { name: "redis", shared: true }
+        LockCapabilities { name: "redis", shared: true, fair: true, longest_ms: MAX_TTL_MS }
     }
 
     fn process(&self) -> Process {
@@ -135,17 +156,12 @@ impl LockStore for RedisLocks {
     }
 
     fn trouble(&self) -> Option<String> {
-        self.connector.trouble()
+        self.connector.trouble().or_else(|| refuse_eviction(&self.connector).err().map(|e| e.to_string()))
     }
 
     fn acquire<'a>(&'a self, name: &'a LockName, asked: &'a Acquire) -> BoxFuture<'a, Result<Acquired>> {
         Box::pin(async move {
-            // A lock is a key that expires.
-            if self.connector.evicts_expiring() {
-                let why = "the server's maxmemory-policy would delete locks under pressure. Set `maxmemory-policy noeviction`, or give \
-                           locks a server of their own";
-                return Err(Error::new(ErrorKind::Configuration, why));
-            }
+            refuse_eviction(&self.connector)?;
             acquired(&self.connector.one(self.acquire_call(name, asked)).await?)
         })
     }
@@ -175,10 +191,7 @@ impl LockStore for RedisLocks {
         Box::pin(async move {
             let [holder, _, line, ..] = self.keys.lock(name);
             let answer = self.connector.one(Call::script(&scripts::LOCK_LOOK, vec![holder, line], Vec::new())).await?;
-            let [number, left, waiters] = reply::parts::<3>(&answer)?;
-            let left = reply::integer(left)?;
-            let held = if left > 0 && !reply::bytes(number)?.is_empty() { Some((fence(number)?, left)) } else { None };
-            Ok(Look { held, waiters: usize::try_from(reply::integer(waiters)?).unwrap_or(0) })
+            looked(&answer)
         })
     }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_backend::ledger::{MAX_PAGE, MAX_PROBES};
 use tidegate_backend::stored::cursor::{List, decode};
 use tidegate_backend::{
-    BoxFuture, Capabilities, Clock, Commit, Error, ErrorKind, EventRecord, Ledger, LedgerId, OrderFilter, Outbox, Page,
-    PageRequest, PaymentFilter, Probe, Probed, RefundFilter, Result,
+    BoxFuture, Capabilities, Clock, Commit, Error, ErrorKind, EventRecord, Fences, Ledger, LedgerId, OrderFilter,
+    Outbox, Page, PageRequest, PaymentFilter, Probe, Probed, RefundFilter, Result,
 };
 use tidegate_core::audit::Report;
 use tidegate_core::command::Parked;
@@ -223,6 +223,10 @@ impl Ledger for SqlLedger {
     }
 
     fn outbox(&self) -> &dyn Outbox {
+        self
+    }
+
+    fn fences(&self) -> &dyn Fences {
         self
     }
 

@@ -6,6 +6,7 @@
 //! - `outbox.rs`: what commits made old in caches, of a ledger or of a caller's own database. `transaction.rs`: the same
 //!   from a caller's own transaction.
 //! - `queue/`: the delay queue, beside a ledger or alone.
+//! - `fences.rs`: the newest fence of each lock.
 //! - `scratch.rs`: databases of a bench's own.
 //! - `clock.rs`: an estimate of the database's clock. `write/ceiling.rs` (feature `ceiling`): what the bench compares with.
 
@@ -20,6 +21,7 @@ mod connect;
 mod crowd;
 mod dialect;
 mod fault;
+mod fences;
 mod fetched;
 mod ledger;
 mod migrate;

@@ -1,4 +1,4 @@
-//! A caller's own transactions, for `tidegate_backend::outbox::invalidate_in`. The connection must be one to the ledger's
+//! A caller's own transactions, for `tidegate_backend::outbox::invalidate_in` and `tidegate_backend::fence::fence_in`. The connection must be one to the ledger's
 //! database, whose tables its statements name without a schema.
 
 use sqlx::Executor as _;
@@ -19,6 +19,19 @@ macro_rules! transaction {
             pub fn new(transaction: &'a mut $connection) -> Self {
                 Self(transaction)
             }
+
+            fn arguments(parameters: Vec<Parameter>) -> Result<$arguments> {
+                use sqlx::Arguments as _;
+                let mut arguments = <$arguments>::default();
+                for parameter in parameters {
+                    match parameter {
+                        Parameter::Int(number) => arguments.add(number),
+                        Parameter::Bytes(bytes) => arguments.add(bytes),
+                    }
+                    .map_err(|e| Fault::from_driver(sqlx::Error::Encode(e)))?;
+                }
+                Ok(arguments)
+            }
         }
 
         impl Execute for $name<'_> {
@@ -28,18 +41,23 @@ macro_rules! transaction {
 
             fn execute<'b>(&'b mut self, statement: &'b str, parameters: Vec<Parameter>) -> BoxFuture<'b, Result<()>> {
                 Box::pin(async move {
-                    use sqlx::Arguments as _;
-                    let mut arguments = <$arguments>::default();
-                    for parameter in parameters {
-                        match parameter {
-                            Parameter::Int(number) => arguments.add(number),
-                            Parameter::Bytes(bytes) => arguments.add(bytes),
-                        }
-                        .map_err(|e| Fault::from_driver(sqlx::Error::Encode(e)))?;
-                    }
-                    let query = sqlx::query_with(sqlx::AssertSqlSafe(statement), arguments);
+                    let query = sqlx::query_with(sqlx::AssertSqlSafe(statement), Self::arguments(parameters)?);
                     self.0.execute(query).await.map_err(Fault::from_driver)?;
                     Ok(())
+                })
+            }
+
+            fn ask<'b>(
+                &'b mut self,
+                write: (&'b str, Vec<Parameter>),
+                read: (&'b str, Vec<Parameter>),
+            ) -> BoxFuture<'b, Result<Option<i64>>> {
+                Box::pin(async move {
+                    self.execute(write.0, write.1).await?;
+                    let query = sqlx::query_with(sqlx::AssertSqlSafe(read.0), Self::arguments(read.1)?);
+                    let found = self.0.fetch_optional(query).await.map_err(Fault::from_driver)?;
+                    let number = |row| sqlx::Row::try_get::<i64, _>(&row, 0).map_err(Fault::from_driver);
+                    Ok(found.map(number).transpose()?)
                 })
             }
         }

@@ -196,6 +196,13 @@ impl Tidegate {
         self.0.locks.clone()
     }
 
+    /// Where the ledger keeps the newest fence of each lock: for `lock::Fenced`.
+    #[cfg(feature = "lock")]
+    #[must_use]
+    pub fn fences(&self) -> Arc<dyn crate::lock::Fences> {
+        Arc::new(crate::lock::LedgerFences(self.0.ledger.clone()))
+    }
+
     /// The rules' settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {

@@ -103,7 +103,7 @@ fn granted(acquired: Acquired) -> Fence {
 }
 
 fn renewal(lock: &str, n: u64, ttl_ms: i64) -> Renewal {
-    Renewal { name: name(lock), token: token(n), ttl_ms }
+    Renewal { name: name(lock), token: token(n), ttl_ms, fence: None }
 }
 
 fn name(lock: &str) -> LockName {

@@ -20,7 +20,11 @@ pub(super) struct Schema {
 pub(super) const LEDGER: Schema = Schema {
     what: "ledger",
     application_id: 0x5467_4c67,
-    steps: &[include_str!("../../migrations/0001_orders.sql"), include_str!("../../migrations/0002_outbox.sql")],
+    steps: &[
+        include_str!("../../migrations/0001_orders.sql"),
+        include_str!("../../migrations/0002_outbox.sql"),
+        include_str!("../../migrations/0003_fences.sql"),
+    ],
 };
 
 /// A file of delayed tasks ("TgQu").

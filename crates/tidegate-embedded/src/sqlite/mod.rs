@@ -5,7 +5,7 @@
 //!   `checkpoint.rs`: the write-ahead log. `upkeep.rs`: small writes.
 //! - `orders.rs`, `filter.rs`, `events.rs`, `money.rs`, `stock.rs`, `probe.rs`, `audit.rs`: reads, each on a connection that never
 //!   waits for a write.
-//! - `outbox.rs`: what commits, and a caller's own transactions, made old in caches.
+//! - `outbox.rs`: what commits, and a caller's own transactions, made old in caches. `fences.rs`: the newest fence of each lock.
 //! - [`queue`]: the delay queue in a file of its own.
 //! - `row.rs`, `fault.rs`: rows and errors in the rules' words; how values lie in columns is `tidegate_backend::stored`.
 
@@ -16,6 +16,7 @@ mod ceiling;
 mod checkpoint;
 mod events;
 mod fault;
+mod fences;
 mod filter;
 mod insert;
 mod lane;
@@ -40,8 +41,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 use tidegate_backend::ledger::{MAX_PAGE, MAX_PROBES};
 use tidegate_backend::{
-    BoxFuture, Capabilities, Clock, Commit, Error, ErrorKind, EventRecord, Ledger, LedgerId, OrderFilter, Outbox, Page,
-    PageRequest, PaymentFilter, Probe, Probed, RefundFilter, Result,
+    BoxFuture, Capabilities, Clock, Commit, Error, ErrorKind, EventRecord, Fences, Ledger, LedgerId, OrderFilter,
+    Outbox, Page, PageRequest, PaymentFilter, Probe, Probed, RefundFilter, Result,
 };
 use tidegate_core::audit::{Auditor, Report};
 use tidegate_core::command::Parked;
@@ -288,6 +289,10 @@ impl Ledger for SqliteLedger {
     }
 
     fn outbox(&self) -> &dyn Outbox {
+        self
+    }
+
+    fn fences(&self) -> &dyn Fences {
         self
     }
 

@@ -182,7 +182,7 @@ impl Outbox for SqliteLedger {
 }
 
 /// A caller's own transaction on a connection to the ledger's file, or to one with a [`SqliteOutbox`], for
-/// `tidegate_backend::outbox::invalidate_in`. While it is open, the ledger's commits wait for it (5 s at most): keep it
+/// `tidegate_backend::outbox::invalidate_in` and `tidegate_backend::fence::fence_in`. While it is open, the ledger's commits wait for it (5 s at most): keep it
 /// short.
 #[derive(Debug)]
 pub struct SqliteTransaction<'a>(&'a Connection);
@@ -216,6 +216,19 @@ impl Execute for SqliteTransaction<'_> {
         let run = || {
             let mut statement = self.0.prepare_cached(statement)?;
             statement.execute(params_from_iter(parameters.into_iter().map(Bound))).map(drop)
+        };
+        Box::pin(std::future::ready(run().map_err(fault::writing)))
+    }
+
+    fn ask<'b>(
+        &'b mut self,
+        write: (&'b str, Vec<Parameter>),
+        read: (&'b str, Vec<Parameter>),
+    ) -> BoxFuture<'b, Result<Option<i64>>> {
+        let run = || {
+            self.0.prepare_cached(write.0)?.execute(params_from_iter(write.1.into_iter().map(Bound)))?;
+            let mut read_it = self.0.prepare_cached(read.0)?;
+            read_it.query_row(params_from_iter(read.1.into_iter().map(Bound)), |r| r.get(0)).optional()
         };
         Box::pin(std::future::ready(run().map_err(fault::writing)))
     }

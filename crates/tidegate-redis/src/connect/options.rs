@@ -151,6 +151,16 @@ impl RedisOptions {
         self
     }
 
+    /// Which server, for messages.
+    pub(crate) fn address(&self) -> String {
+        let of = |host: &Host| format!("{}:{}", host.name, host.port);
+        match &self.mode {
+            Mode::Standalone(host) => of(host),
+            Mode::Sentinel { service, .. } => service.clone(),
+            Mode::Cluster(hosts) => hosts.iter().map(of).collect::<Vec<_>>().join(","),
+        }
+    }
+
     /// Trusts the authority in `pem` instead of the system's.
     #[must_use]
     pub fn authority(mut self, pem: impl Into<Vec<u8>>) -> Self {

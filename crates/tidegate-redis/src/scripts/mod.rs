@@ -73,6 +73,10 @@ scripts! {
     LOCK_RENEW = "lock_renew.lua";
     LOCK_LOOK = "lock_look.lua";
     LOCK_SIGN = "lock_sign.lua";
+    LOCK_VOTE = "lock_vote.lua";
+    LOCK_KEEP = "lock_keep.lua";
+    LOCK_BORN = "lock_born.lua";
+    LOCK_GIVE_BACK = "lock_give_back.lua";
     QUEUE_BEGIN = "queue_begin.lua";
     QUEUE_SCHEDULE = "queue_schedule.lua";
     QUEUE_CANCEL = "queue_cancel.lua";

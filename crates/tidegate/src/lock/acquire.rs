@@ -19,6 +19,15 @@ const RETRY: Duration = Duration::from_millis(50);
 /// been served then, and told.
 const LATER: Duration = Duration::from_millis(20);
 
+/// Where nobody hands the lock over: between the first two attempts, and at most; somewhere between half and all of it.
+const AGAIN: Duration = Duration::from_millis(40);
+const AGAIN_AT_MOST: Duration = Duration::from_millis(640);
+
+fn jittered(pause: Duration) -> Duration {
+    let thousandths = u32::try_from(uuid::Uuid::new_v4().as_u128() % 500).unwrap_or(0);
+    pause / 2 + pause * thousandths / 1_000
+}
+
 type Answer = oneshot::Sender<Result<Guard, LockError>>;
 
 pub(super) async fn run(inner: Arc<Inner>, name: LockName, ask: Ask, mut answer: Answer) {
@@ -83,6 +92,8 @@ impl Asking<'_> {
         let deadline = Instant::now() + self.ask.wait;
         let waits = !self.ask.wait.is_zero();
         let waiter = waits.then(|| self.inner.waits.begin(self.name, self.token));
+        let fair = self.inner.store.capabilities().fair;
+        let mut again = AGAIN;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let sent = self.inner.time.boot_ns();
@@ -105,8 +116,15 @@ impl Asking<'_> {
                     if left.is_zero() {
                         return Err(LockError::Timeout { retry_after });
                     }
-                    let place = u32::try_from(before.unwrap_or(0)).unwrap_or(u32::MAX);
-                    retry_after + LATER.saturating_mul(place)
+                    if fair {
+                        let place = u32::try_from(before.unwrap_or(0)).unwrap_or(u32::MAX);
+                        retry_after + LATER.saturating_mul(place)
+                    } else {
+                        // Nobody tells us when it is free, and two that ask at once split the votes.
+                        let pause = jittered(again);
+                        again = (again * 2).min(AGAIN_AT_MOST);
+                        pause.min(retry_after.max(AGAIN))
+                    }
                 }
                 Ok(Acquired::Full) => return Err(LockError::Crowded),
                 Err(e) if left.is_zero() => return Err(LockError::Unreachable(e)),

@@ -68,6 +68,12 @@ impl Guard {
         self.held.lost().await;
     }
 
+    /// The data say that it is another's.
+    pub(super) fn lose(&self) {
+        self.inner.renewals.forget(&self.held);
+        self.held.lose();
+    }
+
     /// Moves its end to its full time from now.
     ///
     /// # Errors

@@ -97,9 +97,9 @@ impl Ask {
         self
     }
 
-    fn check(&self) -> Result<(), LockError> {
+    fn check(&self, longest_ms: i64) -> Result<(), LockError> {
         let ms = |ms: i64| Duration::from_millis(ms.unsigned_abs());
-        let (least, most) = (ms(MIN_TTL_MS), ms(MAX_TTL_MS));
+        let (least, most) = (ms(MIN_TTL_MS), ms(longest_ms.min(MAX_TTL_MS)));
         if !(least..=most).contains(&self.ttl) {
             return Err(LockError::Time { what: "a lock's time", least, most });
         }
@@ -117,6 +117,12 @@ pub(super) fn random_token() -> LockToken {
 }
 
 impl Locks {
+    /// Why the store cannot be asked, if that is known. Cheap; for a probe.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.inner.store.trouble()
+    }
+
     /// The locks of `store`. Its tasks run in the runtime this is called in.
     #[must_use]
     pub fn new(store: Arc<dyn LockStore>) -> Self {
@@ -146,13 +152,17 @@ impl Locks {
         }
     }
 
+    fn longest_ms(&self) -> i64 {
+        self.inner.store.capabilities().longest_ms
+    }
+
     /// Takes a lock.
     ///
     /// # Errors
     /// [`LockError::Name`], [`LockError::Time`]: nothing was asked. [`LockError::Held`] (without a wait),
     /// [`LockError::Timeout`] (after it), [`LockError::Crowded`]; [`LockError::Unreachable`]: the store did not answer.
     pub async fn acquire(&self, name: &str, ask: Ask) -> Result<Guard, LockError> {
-        ask.check()?;
+        ask.check(self.longest_ms())?;
         let name = LockName::parse(name)?;
         let (answer, answered) = oneshot::channel();
         let (inner, piece) = (self.inner.clone(), self.inner.pending.begin());
@@ -169,10 +179,10 @@ impl Locks {
     /// # Errors
     /// [`LockError::Lost`]; the others of [`Locks::acquire`].
     pub async fn renew(&self, name: &str, token: &LockToken, ttl: Duration) -> Result<(Fence, Duration), LockError> {
-        Ask::new(ttl).check()?;
+        Ask::new(ttl).check(self.longest_ms())?;
         let name = LockName::parse(name)?;
         let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(MAX_TTL_MS);
-        let renewal = tidegate_backend::Renewal { name, token: token.clone(), ttl_ms };
+        let renewal = tidegate_backend::Renewal { name, token: token.clone(), ttl_ms, fence: None };
         let mut answers = self.inner.store.renew(&[renewal]).await;
         let answer = answers.pop().ok_or(LockError::Stopping)?.map_err(LockError::Unreachable)?;
         let (fence, _) = answer.ok_or(LockError::Lost)?;

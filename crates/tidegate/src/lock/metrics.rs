@@ -13,3 +13,7 @@ pub(super) fn lost() {
 pub(super) fn timeout() {
     counter!("tidegate_lock_timeouts_total").increment(1);
 }
+
+pub(super) fn stale() {
+    counter!("tidegate_lock_stale_total").increment(1);
+}

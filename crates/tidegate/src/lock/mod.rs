@@ -2,6 +2,7 @@
 //! late. What must not happen twice is checked where the data is, by the guard's fence.
 //!
 //! - [`Locks`]: the locks of one store. [`Ask`]: how long, how patient. [`Guard`]: a lock that is held.
+//! - [`Advisory`], [`Quorum`], [`Fenced`]: grades. [`fenced_tx`]: a transaction that only the newest holder commits.
 //! - [`LockError`]: why it is not. A store that does not answer is never "not held".
 //! - `acquire`: the task that asks and waits. `askers`: calls with a token of the caller's own. `renew`: the one task that renews every guard of the process. `wait`: who
 //!   waits here, signs of life, and what was handed over.
@@ -11,19 +12,38 @@
 mod acquire;
 mod askers;
 mod errors;
+mod fenced;
 mod guard;
 mod locks;
 mod metrics;
+pub mod quorum;
 mod renew;
 mod wait;
 
 pub use errors::LockError;
+pub(crate) use fenced::LedgerFences;
+pub use fenced::{FenceError, Fenced, FencedGuard, StaleFence, fenced_tx};
 pub use guard::Guard;
 pub use locks::{Ask, Locks};
+pub use quorum::{Quorum, QuorumOptions};
 
+/// The grade that saves work: the locks of one store. A paused holder may act late, and a store that loses its data may grant a
+/// lock twice.
+pub type Advisory = Locks;
+
+pub use tidegate_backend::fence::{Fences, Seal, Sealed};
+pub use tidegate_backend::lock::{Kept, LockNode, Mend, Vote};
+pub use tidegate_backend::outbox::{Execute, Parameter, SqlDialect};
 pub use tidegate_backend::steady::{HostTime, TimeSource};
 pub use tidegate_backend::{LockCapabilities, LockStore};
 pub use tidegate_core::lock::{Fence, LockName, LockToken, Look, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS, TokenError};
 pub use tidegate_embedded::EmbeddedLocks;
 #[cfg(feature = "redis")]
-pub use tidegate_redis::RedisLocks;
+pub use tidegate_redis::{RedisLocks, RedisNode};
+
+#[cfg(feature = "embedded")]
+pub use tidegate_embedded::SqliteTransaction;
+#[cfg(feature = "mysql")]
+pub use tidegate_sql::MySqlTransaction;
+#[cfg(feature = "postgres")]
+pub use tidegate_sql::PostgresTransaction;

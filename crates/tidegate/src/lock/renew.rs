@@ -73,7 +73,7 @@ impl Held {
         !self.lost.send_replace(true)
     }
 
-    fn lose(&self) {
+    pub(super) fn lose(&self) {
         if self.end() {
             tracing::warn!(name = %self.name, fence = self.fence.0, "a lock is lost: it ran out or was taken");
             metrics::lost();
@@ -178,7 +178,7 @@ fn next(held: &Held, now: i64) -> i64 {
 }
 
 fn renewal(held: &Held) -> Renewal {
-    Renewal { name: held.name.clone(), token: held.token.clone(), ttl_ms: held.ttl_ms }
+    Renewal { name: held.name.clone(), token: held.token.clone(), ttl_ms: held.ttl_ms, fence: Some(held.fence) }
 }
 
 /// Renews one now.

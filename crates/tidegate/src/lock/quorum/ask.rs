@@ -1,0 +1,59 @@
+//! One question to all servers at once.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tidegate_backend::lock::LockNode;
+use tidegate_backend::{Error, ErrorKind, Result};
+use tokio::sync::mpsc;
+
+use super::Nodes;
+
+/// Answers as they come, with the place of the server.
+pub(super) type Answers<T> = mpsc::Receiver<(usize, Result<T>)>;
+
+impl Nodes {
+    /// Asks every server. Each answers, or is given up, within the bound, whether or not anybody still listens.
+    pub(super) fn ask<T, F>(&self, question: impl Fn(Arc<dyn LockNode>) -> F) -> Answers<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        self.ask_some(0..self.all.len(), |_, node| question(node))
+    }
+
+    /// The same of some.
+    pub(super) fn ask_some<T, F>(
+        &self,
+        which: impl IntoIterator<Item = usize>,
+        question: impl Fn(usize, Arc<dyn LockNode>) -> F,
+    ) -> Answers<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let (answers, receiver) = mpsc::channel(self.all.len());
+        for at in which {
+            let (asked, within, answers) = (question(at, self.all[at].clone()), self.within, answers.clone());
+            tokio::spawn(async move {
+                let silent = || Error::new(ErrorKind::Unavailable, format!("no answer within {within:?}"));
+                let answer = tokio::time::timeout(within, asked).await.unwrap_or_else(|_| Err(silent()));
+                // Nobody may listen any more: a majority has answered.
+                let _ = answers.send((at, answer)).await;
+            });
+        }
+        receiver
+    }
+
+    /// Too few servers answer, or may vote.
+    pub(super) fn too_few(&self, there: usize, why: &[String]) -> Error {
+        let (of, majority) = (self.all.len(), self.majority);
+        let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
+        let text = format!("{there} of {of} servers of the quorum answer and count, {majority} are needed{why}");
+        Error::new(ErrorKind::Unavailable, text)
+    }
+
+    pub(super) fn complaint(&self, at: usize, why: impl std::fmt::Display) -> String {
+        format!("{}: {why}", self.all[at].name())
+    }
+}
