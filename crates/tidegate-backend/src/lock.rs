@@ -3,6 +3,8 @@
 //! A store keeps a `tidegate_core::lock::Lock` for each name and does to it what the calls say, each call at once. Losing a
 //! lock (a flush, a failover) is allowed: fences still grow, so the data stay safe.
 
+use std::time::Duration;
+
 use tidegate_core::Millis;
 use tidegate_core::lock::{Acquire, Acquired, Fence, LockName, LockToken, Look, Process};
 
@@ -68,6 +70,18 @@ pub trait LockStore: Send + Sync {
 
     /// A lock as it stands.
     fn look<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Look>>;
+
+    /// How many others than the server that granted a lock know of the grant: waits for `wanted`, but not longer than `within`.
+    /// A store that has no others says 0 at once.
+    fn replicated<'a>(
+        &'a self,
+        _name: &'a LockName,
+        _token: &'a LockToken,
+        _wanted: usize,
+        _within: Duration,
+    ) -> BoxFuture<'a, Result<usize>> {
+        Box::pin(std::future::ready(Ok(0)))
+    }
 
     /// A sign of life of this process to the lines of these locks, due every `tidegate_core::lock::rules::SIGN_MS`.
     fn sign<'a>(&'a self, names: &'a [LockName]) -> BoxFuture<'a, Result<()>>;

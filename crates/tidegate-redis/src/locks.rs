@@ -3,6 +3,9 @@
 //! and gives its signs of life to parts of the locks.
 
 mod node;
+mod policy;
+
+use std::time::{Duration, Instant};
 
 use redis::Value;
 use tidegate_backend::{BoxFuture, Error, ErrorKind, LockCapabilities, LockStore, Renewal, Renewed, Result};
@@ -17,11 +20,14 @@ use crate::reply;
 use crate::scripts;
 
 pub use node::RedisNode;
+use policy::{Policy, refuse_eviction};
 
 /// Life of a line after somebody joined it last: the longest wait, and some more.
 const LINE_MS: i64 = MAX_WAIT_MS + 5_000;
 /// Life of a fence: the longest lock, and as much again. After it the clock alone makes fences grow.
 const FENCE_MS: i64 = 2 * MAX_TTL_MS;
+/// The longest wait for replicas in one go: it holds up the connection.
+const WAIT_SLICE: Duration = Duration::from_millis(3);
 /// Names that one look at the channel gives.
 const MAX_WOKEN: usize = 1_024;
 
@@ -33,6 +39,10 @@ pub struct RedisLocks {
     channel: Vec<u8>,
     /// `None` once it is closed.
     listener: AsyncMutex<Option<Listener>>,
+    /// Whose turn it is to wait for replicas.
+    waiting: AsyncMutex<()>,
+    /// Looks whether the server may evict locks.
+    policy: Policy,
 }
 
 fn decimal(number: i64) -> Vec<u8> {
@@ -41,7 +51,8 @@ fn decimal(number: i64) -> Vec<u8> {
 
 impl RedisLocks {
     /// Opens the locks under the name of `connector`'s options. A server that cannot be reached is no error: calls fail
-    /// until it can. No lock is granted by one whose eviction policy may delete keys that expire.
+    /// until it can. No lock is granted by one whose `maxmemory-policy` is not `noeviction`, since a lock is a key that expires:
+    /// that is told in the log and by `trouble` at once, and looked at again with every connection and every two seconds.
     #[must_use]
     pub fn open(connector: Connector) -> Self {
         let keys = Keys::new(&connector.options().name);
@@ -49,7 +60,17 @@ impl RedisLocks {
         let process = Process(uuid::Uuid::new_v4().as_u64_pair().0 >> 12);
         let channel = keys.lock_channel();
         let listener = Listener::start(connector.options().clone(), format!("{channel}{}", hex(process)));
-        Self { connector, keys, process, channel: channel.into_bytes(), listener: AsyncMutex::new(Some(listener)) }
+        let listener = AsyncMutex::new(Some(listener));
+        let policy = Policy::watch(connector.clone());
+        Self {
+            connector,
+            keys,
+            process,
+            channel: channel.into_bytes(),
+            listener,
+            waiting: AsyncMutex::default(),
+            policy,
+        }
     }
 
     /// The connection it uses.
@@ -76,6 +97,44 @@ impl RedisLocks {
         Call::script(&scripts::LOCK_ACQUIRE, self.keys.lock(name).to_vec(), arguments)
     }
 
+    /// Asks in slices, one caller at a time, since each holds up the connection that all share. In one go: whether the lock is
+    /// still the caller's on this very server, a write, and who has that write; whoever has it, has what came before it.
+    async fn wait_for_replicas(
+        &self,
+        name: &LockName,
+        token: &LockToken,
+        wanted: usize,
+        within: Duration,
+    ) -> Result<usize> {
+        if self.connector.is_cluster() {
+            let why = "replicas cannot be waited for in a Cluster; use a server with replicas, several servers (Quorum), or Fenced";
+            return Err(Error::new(ErrorKind::Configuration, why));
+        }
+        let deadline = Instant::now() + within;
+        let [holder, ..] = self.keys.lock(name);
+        loop {
+            let reached = {
+                let _turn = self.waiting.lock().await;
+                let left = deadline.saturating_duration_since(Instant::now()).min(WAIT_SLICE);
+                let ms = u64::try_from(left.as_millis()).unwrap_or(1).max(1);
+                let calls =
+                    vec![Call::plain("HGET", &holder, &[b"t"]), Call::probe(&holder), Call::wait(&holder, wanted, ms)];
+                let mut answers = self.connector.run(calls).await.into_iter();
+                let mut answer = || answers.next().expect("one answer a call");
+                let (whose, written, reached) = (answer()?, answer(), answer());
+                if !matches!(&whose, Value::BulkString(whose) if whose == token.as_str().as_bytes()) {
+                    return Ok(0);
+                }
+                written?;
+                usize::try_from(reply::integer(&reached?)?).unwrap_or(0)
+            };
+            if reached >= wanted || Instant::now() >= deadline {
+                return Ok(reached);
+            }
+            tokio::time::sleep(WAIT_SLICE).await;
+        }
+    }
+
     async fn give_up(&self, name: &LockName, token: &LockToken, leave: bool) -> Result<bool> {
         let arguments = vec![
             token.as_str().into(),
@@ -88,16 +147,6 @@ impl RedisLocks {
         let call = Call::script(&scripts::LOCK_RELEASE, self.keys.lock(name).to_vec(), arguments);
         Ok(reply::integer(&self.connector.one(call).await?)? == 1)
     }
-}
-
-/// A lock is a key that expires: it is granted by no server that may delete such keys before their end.
-fn refuse_eviction(connector: &Connector) -> Result<()> {
-    if connector.evicts_expiring() {
-        let why = "the server's maxmemory-policy would delete locks under pressure: locks need `maxmemory-policy noeviction` (on the \
-                   server: CONFIG SET maxmemory-policy noeviction, and the same in its file), or a server of their own";
-        return Err(Error::new(ErrorKind::Configuration, why));
-    }
-    Ok(())
 }
 
 /// A process in keys and channels: 16 digits.
@@ -195,6 +244,16 @@ impl LockStore for RedisLocks {
         })
     }
 
+    fn replicated<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a LockToken,
+        wanted: usize,
+        within: Duration,
+    ) -> BoxFuture<'a, Result<usize>> {
+        Box::pin(self.wait_for_replicas(name, token, wanted, within))
+    }
+
     fn sign<'a>(&'a self, names: &'a [LockName]) -> BoxFuture<'a, Result<()>> {
         let mut parts = [false; LOCK_PARTS];
         for name in names {
@@ -231,6 +290,7 @@ impl LockStore for RedisLocks {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
+            self.policy.end();
             // Whoever listens has it until it hears something: then nobody needs to be told to stop.
             if let Ok(mut listener) = self.listener.try_lock() {
                 drop(listener.take());

@@ -36,7 +36,8 @@ impl managed::Manager for Connector {
     }
 
     async fn recycle(&self, session: &mut Session, _: &Metrics) -> RecycleResult<Fault> {
-        let early = matches!(self.role, Role::Writer | Role::Relay | Role::Queue) && session.dialect() == Dialect::MySql;
+        let early =
+            matches!(self.role, Role::Writer | Role::Relay | Role::Queue) && session.dialect() == Dialect::MySql;
         let trusted = if early { TRUSTED_WRITER } else { TRUSTED };
         if session.idle() < trusted {
             return Ok(());

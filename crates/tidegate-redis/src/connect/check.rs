@@ -28,6 +28,11 @@ pub(super) async fn usable(link: &Link, role: Role) -> Result<bool> {
     Ok(evicts)
 }
 
+/// Whether any server that `link` leads to would evict keys that expire.
+pub(super) async fn evicts(link: &Link) -> Result<bool> {
+    Ok(link.info("memory").await.map_err(failed)?.iter().any(|info| evicts_expiring(info)))
+}
+
 /// A cache works under any policy. One that evicts nothing is right where deadlines lie beside it, and then `maxmemory` must
 /// leave room for both: said once, as a note.
 fn room(info: &str) {

@@ -69,6 +69,14 @@ impl Call {
         Self { what: What::Plain(command), key: key.to_vec() }
     }
 
+    /// `WAIT`: how many replicas have what this connection wrote. It holds up the connection for up to `ms` milliseconds. `key`: of
+    /// the server that is asked.
+    pub(crate) fn wait(key: &[u8], replicas: usize, ms: u64) -> Self {
+        let mut command = redis::cmd("WAIT");
+        command.arg(replicas).arg(ms);
+        Self { what: What::Plain(command), key: key.to_vec() }
+    }
+
     /// A write beside `key` that leaves nothing behind for long.
     pub(crate) fn probe(key: &[u8]) -> Self {
         Self { what: What::Plain(probe(key)), key: key.to_vec() }
@@ -177,6 +185,14 @@ impl Connector {
     /// Whether the server, as it was when it was connected to, may delete keys before their end.
     pub(crate) fn evicts_expiring(&self) -> bool {
         self.shared.evicts_expiring.load(Ordering::Acquire)
+    }
+
+    /// Looks again whether the server may delete keys before their end.
+    pub(crate) async fn look_at_policy(&self) -> Result<()> {
+        let Some(link) = self.shared.link.load_full() else { return Ok(()) };
+        let evicts = check::evicts(&link).await?;
+        self.shared.evicts_expiring.store(evicts, Ordering::Release);
+        Ok(())
     }
 
     /// Commands sent since the start (a script is one).

@@ -5,7 +5,8 @@ use tidegate_backend::{BoxFuture, Error, ErrorKind, Renewal, Result};
 use tidegate_core::Millis;
 use tidegate_core::lock::{Acquire, Acquired, LockName, LockToken, Look};
 
-use super::{FENCE_MS, decimal, fence, refuse_eviction};
+use super::policy::{Policy, refuse_eviction};
+use super::{FENCE_MS, decimal, fence};
 use crate::connect::{Call, Connector};
 use crate::keys::Keys;
 use crate::reply;
@@ -19,6 +20,8 @@ use crate::scripts;
 pub struct RedisNode {
     connector: Connector,
     keys: Keys,
+    /// Ends with it.
+    _policy: Policy,
 }
 
 impl RedisNode {
@@ -32,7 +35,8 @@ impl RedisNode {
             return Err(Error::new(ErrorKind::Configuration, why));
         }
         let keys = Keys::new(&connector.options().name);
-        Ok(Self { connector, keys })
+        let policy = Policy::watch(connector.clone());
+        Ok(Self { connector, keys, _policy: policy })
     }
 }
 

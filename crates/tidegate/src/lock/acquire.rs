@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::askers::Asker;
 use super::guard::Guard;
-use super::locks::{Ask, Inner, random_token};
+use super::locks::{Ask, Inner, Sync, random_token};
 use super::renew::Held;
 use super::wait::Waiter;
 use super::{LockError, metrics};
@@ -101,7 +101,8 @@ impl Asking<'_> {
             let asked = self.asked(waits && !left.is_zero());
             let pause = match self.inner.store.acquire(self.name, &asked).await {
                 Ok(Acquired::Granted { fence, .. }) => {
-                    let held = Held::new(self.name.clone(), self.token.clone(), fence, asked.ttl_ms, sent);
+                    let mut held = Held::new(self.name.clone(), self.token.clone(), fence, asked.ttl_ms, sent);
+                    held.degraded = self.is_degraded().await?;
                     if !held.remaining(&*self.inner.time).is_zero() {
                         return Ok(Arc::new(held));
                     }
@@ -131,6 +132,27 @@ impl Asking<'_> {
                 Err(_) => RETRY,
             };
             self.pause(waiter.as_ref(), pause.min(left)).await;
+        }
+    }
+
+    /// Waits for replicas, if they were asked for; whether there should be more.
+    async fn is_degraded(&self) -> Result<bool, LockError> {
+        let (wanted, within) = match self.ask.sync {
+            Sync::None => return Ok(false),
+            Sync::Best { within } => (1, within),
+            Sync::Replicas { count, within } => (count, within),
+        };
+        let reached = self.inner.store.replicated(self.name, self.token, wanted, within).await;
+        match (self.ask.sync, reached) {
+            (_, Ok(reached)) if reached >= wanted => Ok(false),
+            (Sync::Replicas { .. }, reached) => {
+                // Nobody is to have it; it is given back before anything is said.
+                let back = self.inner.store.leave(self.name, self.token).await;
+                let reached = reached.map_err(LockError::Unreachable)?;
+                back.map_err(LockError::Unreachable)?;
+                Err(LockError::NotReplicated { wanted, reached })
+            }
+            _ => Ok(true),
         }
     }
 

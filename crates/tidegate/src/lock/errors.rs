@@ -39,6 +39,14 @@ pub enum LockError {
     /// The store does not answer: whether the lock is held is not known. What was granted meanwhile is given back.
     #[error("the store of the locks does not answer: {0}")]
     Unreachable(#[source] tidegate_backend::Error),
+    /// It was granted, but not to so many replicas as were asked for ([`super::Ask::sync`]); it was given back.
+    #[error("the grant reached {reached} of the {wanted} replicas that were asked for")]
+    NotReplicated {
+        /// How many were asked for.
+        wanted: usize,
+        /// How many have it.
+        reached: usize,
+    },
     /// It ran out, was taken or given back.
     #[error("the lock is lost: it ran out, was taken or given back")]
     Lost,

@@ -62,6 +62,12 @@ impl Guard {
         !self.remaining().is_zero()
     }
 
+    /// Whether it reached no replica, though one was hoped for ([`super::Sync::Best`]): a failover may lose it.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.held.degraded
+    }
+
     /// Resolves when the lock is lost: it could not be renewed in time, or the store says it is another's. Before anybody
     /// else can have it, as long as the store keeps its data and this process is not paused.
     pub async fn lost(&self) {

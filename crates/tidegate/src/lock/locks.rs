@@ -59,6 +59,27 @@ pub struct Ask {
     pub(super) floor: Option<Fence>,
     pub(super) token: Option<LockToken>,
     pub(super) renewed: bool,
+    pub(super) sync: Sync,
+}
+
+/// What a grant must have reached beside the server that gave it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sync {
+    /// Nothing: a failover right after it may lose it.
+    #[default]
+    None,
+    /// One replica, if one answers within that time; else the guard says that it is degraded.
+    Best {
+        /// How long the grant waits for it.
+        within: Duration,
+    },
+    /// So many replicas; else there is no grant.
+    Replicas {
+        /// How many.
+        count: usize,
+        /// How long the grant waits for them.
+        within: Duration,
+    },
 }
 
 impl Ask {
@@ -66,7 +87,7 @@ impl Ask {
     /// process dies. Without waiting, unless [`Ask::wait`] says so.
     #[must_use]
     pub fn new(ttl: Duration) -> Self {
-        Self { ttl, wait: Duration::ZERO, floor: None, token: None, renewed: true }
+        Self { ttl, wait: Duration::ZERO, floor: None, token: None, renewed: true, sync: Sync::None }
     }
 
     /// Waits in the line for up to `wait` (30 s at most).
@@ -90,6 +111,13 @@ impl Ask {
         self
     }
 
+    /// What the grant must have reached beside the server that gave it. The wait for that is a part of the lock's time.
+    #[must_use]
+    pub fn sync(mut self, sync: Sync) -> Self {
+        self.sync = sync;
+        self
+    }
+
     /// It ends after its time unless the caller renews it by [`Guard::renew`].
     #[must_use]
     pub fn without_renewal(mut self) -> Self {
@@ -106,6 +134,11 @@ impl Ask {
         let most = ms(MAX_WAIT_MS);
         if self.wait > most {
             return Err(LockError::Time { what: "the wait for a lock", least: Duration::ZERO, most });
+        }
+        if let Sync::Best { within } | Sync::Replicas { within, .. } = self.sync
+            && within >= self.ttl
+        {
+            return Err(LockError::Time { what: "the wait for replicas", least: Duration::ZERO, most: self.ttl });
         }
         Ok(())
     }
@@ -160,7 +193,8 @@ impl Locks {
     ///
     /// # Errors
     /// [`LockError::Name`], [`LockError::Time`]: nothing was asked. [`LockError::Held`] (without a wait),
-    /// [`LockError::Timeout`] (after it), [`LockError::Crowded`]; [`LockError::Unreachable`]: the store did not answer.
+    /// [`LockError::Timeout`] (after it), [`LockError::Crowded`]; [`LockError::Unreachable`]: the store did not answer;
+    /// [`LockError::NotReplicated`].
     pub async fn acquire(&self, name: &str, ask: Ask) -> Result<Guard, LockError> {
         ask.check(self.longest_ms())?;
         let name = LockName::parse(name)?;

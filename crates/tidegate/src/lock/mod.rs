@@ -24,7 +24,7 @@ pub use errors::LockError;
 pub(crate) use fenced::LedgerFences;
 pub use fenced::{FenceError, Fenced, FencedGuard, StaleFence, fenced_tx};
 pub use guard::Guard;
-pub use locks::{Ask, Locks};
+pub use locks::{Ask, Locks, Sync};
 pub use quorum::{Quorum, QuorumOptions};
 
 /// The grade that saves work: the locks of one store. A paused holder may act late, and a store that loses its data may grant a

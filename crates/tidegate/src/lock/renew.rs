@@ -30,6 +30,8 @@ pub(super) struct Held {
     /// Until when it may be relied on, on the clock that runs through suspend.
     valid_until: AtomicI64,
     lost: watch::Sender<bool>,
+    /// It may have reached no replica.
+    pub degraded: bool,
     /// Its key in the list of renewals; 0: it is not in it.
     place: AtomicU64,
 }
@@ -44,6 +46,7 @@ impl Held {
             ttl_ms,
             valid_until: AtomicI64::new(0),
             lost: watch::Sender::new(false),
+            degraded: false,
             place: AtomicU64::new(0),
         };
         held.renewed_at(sent);

@@ -1,13 +1,60 @@
 //! One question to all servers at once.
 
+use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_backend::lock::LockNode;
 use tidegate_backend::{Error, ErrorKind, Result};
+use tidegate_core::lock::LockToken;
 use tokio::sync::mpsc;
 
 use super::Nodes;
+use crate::pending::{Pending, Piece};
+
+/// Votes that are on their way, by token: whoever gives a lock back waits for them, so that none arrives after it.
+#[derive(Default)]
+pub(super) struct Underway(Mutex<HashMap<LockToken, (usize, Arc<Pending>)>>);
+
+/// A vote that is on its way, until this is dropped.
+pub(super) struct OneUnderway {
+    underway: Arc<Underway>,
+    token: LockToken,
+    _piece: Piece,
+}
+
+impl Underway {
+    fn lock(&self) -> MutexGuard<'_, HashMap<LockToken, (usize, Arc<Pending>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn begin(self: &Arc<Self>, token: &LockToken) -> OneUnderway {
+        let mut votes = self.lock();
+        let (count, pending) = votes.entry(token.clone()).or_default();
+        *count += 1;
+        OneUnderway { underway: self.clone(), token: token.clone(), _piece: pending.begin() }
+    }
+
+    /// Resolves when none of `token` is on its way.
+    pub(super) async fn none(&self, token: &LockToken) {
+        let pending = self.lock().get(token).map(|(_, pending)| pending.clone());
+        if let Some(pending) = pending {
+            pending.none().await;
+        }
+    }
+}
+
+impl Drop for OneUnderway {
+    fn drop(&mut self) {
+        let mut votes = self.underway.lock();
+        if let Some((count, _)) = votes.get_mut(&self.token) {
+            *count -= 1;
+            if *count == 0 {
+                votes.remove(&self.token);
+            }
+        }
+    }
+}
 
 /// Answers as they come, with the place of the server.
 pub(super) type Answers<T> = mpsc::Receiver<(usize, Result<T>)>;

@@ -62,9 +62,13 @@ impl Tally {
 impl Nodes {
     pub(super) async fn acquire(&self, name: &LockName, asked: &Acquire) -> Result<Acquired> {
         let (lock, ask, longest) = (name.clone(), Acquire { wait: false, ..asked.clone() }, self.longest_ms);
-        let mut votes = self.ask(move |node| {
-            let (lock, ask) = (lock.clone(), ask.clone());
-            async move { node.vote(&lock, &ask, longest).await }
+        let mut votes = self.ask(|node| {
+            let (lock, ask, underway) = (lock.clone(), ask.clone(), self.underway.begin(&ask.token));
+            async move {
+                let vote = node.vote(&lock, &ask, longest).await;
+                drop(underway);
+                vote
+            }
         });
         let mut tally = Tally::default();
         while let Some((at, answer)) = votes.recv().await {
@@ -164,6 +168,8 @@ impl Nodes {
                 endings.ended.insert(token.clone());
             }
         }
+        // Their time is bounded as every question's is.
+        self.underway.none(token).await;
         let (lock, whose) = (name.clone(), token.clone());
         let mut answers = self.ask(move |node| {
             let (lock, whose) = (lock.clone(), whose.clone());

@@ -82,6 +82,7 @@ struct Nodes {
     longest_ms: i64,
     within: Duration,
     endings: Mutex<Endings>,
+    underway: Arc<ask::Underway>,
 }
 
 /// Locks that were given back while a renewal was on its way: what that mends must go, too.
@@ -116,8 +117,8 @@ impl Quorum {
             return refuse(format!("a server is waited for for 1 ms to 10 s, not {:?}", options.within));
         }
         let majority = nodes.len() / 2 + 1;
-        let endings = Mutex::default();
-        let nodes = Arc::new(Nodes { all: nodes, majority, longest_ms, within: options.within, endings });
+        let (endings, underway) = (Mutex::default(), Arc::default());
+        let nodes = Arc::new(Nodes { all: nodes, majority, longest_ms, within: options.within, endings, underway });
         let keeper = Mutex::new(Some(tokio::spawn(visit(nodes.clone()))));
         Ok(Self { nodes, process: Process(uuid::Uuid::new_v4().as_u64_pair().0 >> 12), keeper })
     }
@@ -190,6 +191,17 @@ impl LockStore for Quorum {
 
     fn look<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Look>> {
         Box::pin(self.nodes.look(name))
+    }
+
+    fn replicated<'a>(
+        &'a self,
+        _: &'a LockName,
+        _: &'a LockToken,
+        _: usize,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<usize>> {
+        // A grant is a majority's.
+        Box::pin(std::future::ready(Ok(self.nodes.majority - 1)))
     }
 
     fn sign<'a>(&'a self, _: &'a [LockName]) -> BoxFuture<'a, Result<()>> {
