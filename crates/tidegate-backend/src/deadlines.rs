@@ -1,5 +1,6 @@
 //! The index of orders' deadlines. Its members are order numbers; it is rebuilt from the ledger whenever it is lost.
 
+use tidegate_core::queue::Stats;
 use tidegate_core::{Millis, OrderNo};
 
 use crate::{BoxFuture, Result};
@@ -103,6 +104,12 @@ pub trait DeadlineQueue: Send + Sync {
 
     /// Orders in the queue, leased ones included.
     fn len(&self) -> BoxFuture<'_, Result<usize>>;
+
+    /// The queue in numbers at `now`; it has no dead of its own. What moves meanwhile may be counted at either place.
+    ///
+    /// # Errors
+    /// Also when only a part of it cannot be used: fewer than there are is never said.
+    fn numbers(&self, now: Millis) -> BoxFuture<'_, Result<Stats>>;
 
     /// Whether each of these deadlines is in the queue (scheduled or leased), in order; true for one that lies in a part
     /// that cannot be used.

@@ -77,7 +77,8 @@ macro_rules! deadline_conformance {
             the_same_deadline_again_changes_nothing, a_schedule_during_a_lease_outlives_its_acknowledgement,
             what_waits_inside_a_lease_is_not_lost, the_earliest_of_several_instants_counts,
             a_moved_deadline_is_neither_early_nor_lost, cancel_ends_a_lease,
-            contains_knows_what_waits_and_what_is_leased, earlier_is_never_missed, fifty_thousand_due_at_once,
+            contains_knows_what_waits_and_what_is_leased, numbers_are_true, earlier_is_never_missed,
+            fifty_thousand_due_at_once,
             extreme_instants_are_kept, it_is_incomplete_until_it_was_rebuilt, close_hands_back,
             random_runs_agree_with_the_model);
     };

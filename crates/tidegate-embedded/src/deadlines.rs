@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tidegate_backend::{BoxFuture, Claim, DeadlineQueue, IndexState, Receipt, Result, Retry};
+use tidegate_core::queue::Stats;
 use tidegate_core::{Map, Millis, OrderNo};
 use tokio::sync::watch;
 
@@ -152,6 +153,18 @@ impl Inner {
         claims
     }
 
+    fn numbers(&self, now: Millis) -> Stats {
+        let due = ..=(now, OrderNo(i64::MAX));
+        let (waiting, lapsed) = (self.waiting.range(due).count(), self.lease_ends.range(due).count());
+        Stats {
+            pending: (self.waiting.len() + lapsed) as u64,
+            due: (waiting + lapsed) as u64,
+            leased: (self.leased.len() - lapsed) as u64,
+            dead: 0,
+            oldest_due_at: self.head().filter(|at| *at <= now),
+        }
+    }
+
     fn contains(&self, order: OrderNo, due_at: Millis) -> bool {
         let tried = self.tried.get(&order).is_some_and(|t| t.due_at == due_at);
         let leased = self.leased.get(&order).is_some_and(|l| l.due_at == due_at || l.again == Some(due_at));
@@ -267,6 +280,10 @@ impl DeadlineQueue for EmbeddedDeadlines {
     fn len(&self) -> BoxFuture<'_, Result<usize>> {
         let inner = self.lock();
         ready(inner.waiting.len() + inner.leased.len())
+    }
+
+    fn numbers(&self, now: Millis) -> BoxFuture<'_, Result<Stats>> {
+        ready(self.lock().numbers(now))
     }
 
     fn contains<'a>(&'a self, deadlines: &'a [(OrderNo, Millis)]) -> BoxFuture<'a, Result<Vec<bool>>> {

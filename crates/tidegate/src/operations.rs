@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
+use tidegate_backend::ledger::{MAX_PAGE, PageRequest};
 use tidegate_backend::{ClockStatus, EventRecord, Notice};
 use tidegate_core::Millis;
 use tidegate_core::audit::{Finding, Report};
+use tidegate_core::queue::Stats;
 use tokio::sync::watch;
 
 use crate::tidegate::Inner;
-use crate::{Result, workers};
+use crate::{Error, Result, workers};
+
+/// Most parked orders that [`Operations::deadlines`] counts, give or take a page.
+const MAX_PARKED: u64 = 10_000;
 
 /// Whether orders can be placed and paid.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +73,27 @@ impl Operations {
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         self.0.readiness()
+    }
+
+    /// The orders' own deadline queue in numbers, and the instant they are of (on the ledger's clock). Its dead are the
+    /// orders on the parked list, counted up to 10,000.
+    ///
+    /// # Errors
+    /// [`Error::Index`] while the deadline index, or a part of it, cannot be asked: deadlines are then acted on from the
+    /// ledger. [`Error::LedgerUnavailable`].
+    pub async fn deadlines(&self) -> Result<(Stats, Millis)> {
+        let now = self.0.ledger.clock().status().now;
+        let mut stats = self.0.deadlines.numbers(now).await.map_err(Error::index)?;
+        let mut cursor = None;
+        while stats.dead < MAX_PARKED {
+            let page = self.0.ledger.parked(PageRequest { cursor, limit: MAX_PAGE }).await?;
+            stats.dead += page.items.len() as u64;
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok((stats, now))
     }
 
     /// The ledger's clock against the host's.

@@ -293,6 +293,20 @@ impl Inner {
         tokio::join!(locks, queues);
     }
 
+    /// Why general queues, or locks, cannot be used, while that is so: a word for each, and what is wrong.
+    pub(crate) fn products_trouble(&self) -> Vec<(&'static str, String)> {
+        #[cfg(feature = "queue")]
+        let queues = self.queues.as_ref().and_then(crate::queue::Queues::trouble);
+        #[cfg(not(feature = "queue"))]
+        let queues = None;
+        #[cfg(feature = "lock")]
+        let locks = self.locks.as_ref().and_then(crate::lock::Locks::trouble);
+        #[cfg(not(feature = "lock"))]
+        let locks = None;
+        let named = |word, trouble: Option<String>| trouble.map(|why| (word, why));
+        named("queues-unavailable", queues).into_iter().chain(named("locks-unavailable", locks)).collect()
+    }
+
     /// Hands on what a commit made old in caches. Without caches nobody here takes it.
     pub(crate) fn made_old(&self, entries: Vec<tidegate_backend::OutboxEntry>) {
         #[cfg(feature = "cache")]

@@ -286,6 +286,32 @@ pub async fn contains_knows_what_waits_and_what_is_leased(open: Open<'_>) {
     assert!(q.contains(&[]).await.is_empty());
 }
 
+/// What waits, what of it is due, what is leased; a lease that ran out waits again.
+pub async fn numbers_are_true(open: Open<'_>) {
+    let q = Subject::open(open).await;
+    let numbers = async |now| {
+        let stats = q.queue.numbers(Millis(now)).await.expect("the queue answers");
+        (stats.pending, stats.due, stats.leased, stats.oldest_due_at.map(|at| at.0))
+    };
+    assert_eq!(numbers(1_000).await, (0, 0, 0, None));
+    // More leases than a page of them holds, in one partition and over sixteen.
+    let all: Vec<_> = (0..30_000).map(|i| (i, 10 + i / 15_000)).collect();
+    q.schedule(&all).await;
+    assert_eq!(numbers(9).await, (30_000, 0, 0, None));
+    assert_eq!(numbers(10).await, (30_000, 15_000, 0, Some(10)));
+    let (mut leased, mut last) = (0, Vec::new());
+    while leased < 12_000 {
+        last = q.claim(20, 512, 1_000).await;
+        leased += last.len() as u64;
+    }
+    assert_eq!(numbers(1_019).await, (30_000 - leased, 30_000 - leased, leased, Some(10)));
+    assert_eq!(numbers(1_020).await, (30_000, 30_000, 0, Some(10)));
+    q.retry(&last[0], 5_000, true).await;
+    q.ack(&last[1]).await;
+    assert_eq!(numbers(1_019).await, (30_001 - leased, 30_000 - leased, leased - 2, Some(10)));
+    assert_eq!(numbers(4_999).await, (29_999, 29_998, 0, Some(10)));
+}
+
 /// An earlier deadline wakes who sleeps, a later one does not, and none is missed.
 pub async fn earlier_is_never_missed(open: Open<'_>) {
     let q = Subject::open(open).await;

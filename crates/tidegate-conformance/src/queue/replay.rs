@@ -140,7 +140,7 @@ impl Replay {
         assert_eq!(ids(&answer), ids(&expected), "a claim of {max}");
         for (expected, answer) in expected.into_iter().zip(answer) {
             assert_eq!((given(answer.due_at), answer.attempt), (given(expected.due_at), expected.attempt));
-            assert_eq!(answer.payload, expected.payload);
+            assert_eq!((answer.payload.clone(), answer.suspect), (expected.payload.clone(), expected.suspect));
             assert!(self.held.iter().all(|(_, other)| other.receipt < answer.receipt), "receipts grow");
             self.count("claimed");
             self.held.push((expected, answer));

@@ -72,6 +72,7 @@ pub struct Setup {
     tls: bool,
     user: Option<(String, String)>,
     options: Vec<String>,
+    variables: Vec<(String, String)>,
     cluster: bool,
 }
 
@@ -108,6 +109,13 @@ impl Setup {
     #[must_use]
     pub fn option(mut self, name: &str, value: &str) -> Self {
         self.options.extend([format!("--{name}"), value.to_owned()]);
+        self
+    }
+
+    /// A variable of its environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
         self
     }
 }
@@ -245,7 +253,16 @@ impl Redis {
     /// Starts it and waits until it serves; false when a port is taken.
     fn run(&self) -> bool {
         let folder = self.folder.path();
-        let mut command = command(&self.setup.engine.program(&self.folder));
+        let program = self.setup.engine.program(&self.folder);
+        let mut command = match self.setup.variables.as_slice() {
+            [] => command(&program),
+            // Not for what `command` puts before it, which may run as another user.
+            variables => {
+                let mut command = command(&find("env", "coreutils"));
+                command.args(variables.iter().map(|(name, value)| format!("{name}={value}"))).arg(program);
+                command
+            }
+        };
         command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string(), "--dir"]).arg(folder);
         command.args(["--save", "", "--appendonly", if self.setup.persistent { "yes" } else { "no" }]);
         command.args(["--appendfsync", "always", "--repl-diskless-sync-delay", "0", "--repl-timeout", "10"]);

@@ -6,7 +6,9 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use super::name::TaskId;
-use super::rules::{MAX_BATCH, MAX_BATCH_BYTES, batch_with_lapsed, newest_of, next_receipt, replaces, retry_delay_ms};
+use super::rules::{
+    MAX_BATCH, MAX_BATCH_BYTES, batch_with_lapsed, is_suspect, newest_of, next_receipt, replaces, retry_delay_ms,
+};
 use super::task::{Claimed, Receipt, Schedule, Scheduled, Settle, Settled, Stats, Task, TaskState, Verdict};
 use crate::{Map, Millis};
 
@@ -113,6 +115,7 @@ impl Queue {
         let mut task = self.take(id).expect("a candidate is there");
         self.last_receipt = next_receipt(self.last_receipt, now_us);
         let visible_at = task.visible_at;
+        let suspect = is_suspect(task.state == TaskState::Leased, task.attempt, self.max_attempts);
         task.state = TaskState::Leased;
         task.attempt += 1;
         task.visible_at = until;
@@ -125,6 +128,7 @@ impl Queue {
             attempt: task.attempt,
             receipt: task.receipt,
             lease_until: until,
+            suspect,
         };
         self.put(id, task);
         claimed

@@ -68,6 +68,14 @@ pub fn batch_with_lapsed(max: usize, attempt: u32, max_attempts: u32) -> usize {
     (max >> shift).max(1)
 }
 
+/// Whether a task may be what its holders die of: its lease ran out unanswered (`lapsed`), and that after its second
+/// attempt at least, or before its last. Claims hand out few beside it ([`batch_with_lapsed`]), but a process may hold those
+/// of several claims: it handles such a task when it holds nothing else.
+#[must_use]
+pub fn is_suspect(lapsed: bool, attempt: u32, max_attempts: u32) -> bool {
+    lapsed && (attempt >= 2 || attempt.saturating_add(1) >= max_attempts)
+}
+
 /// How many of a claim of `max` are taken from the newest due when more are due than fit.
 #[must_use]
 pub fn newest_of(max: usize) -> usize {
@@ -104,6 +112,13 @@ mod tests {
         assert_eq!(batch_with_lapsed(512, 40, 100), 1);
         assert_eq!(batch_with_lapsed(4, 1, 20), 1);
         assert_eq!(batch_with_lapsed(512, 1, 2), 1, "its next attempt is its last");
+    }
+
+    #[test]
+    fn one_death_is_no_suspicion_and_two_are() {
+        assert!(!is_suspect(true, 1, 20) && is_suspect(true, 2, 20) && is_suspect(true, 19, 20));
+        assert!(is_suspect(true, 1, 2), "its next attempt is its last");
+        assert!(!is_suspect(false, 19, 20), "its handlers have said so");
     }
 
     #[test]

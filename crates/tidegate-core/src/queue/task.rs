@@ -106,6 +106,8 @@ pub struct Claimed {
     pub receipt: Receipt,
     /// Then another may have it.
     pub lease_until: Millis,
+    /// Whoever had it before may have died of it (see `rules::is_suspect`): handle it with nothing beside it.
+    pub suspect: bool,
 }
 
 /// What a worker says of a task it holds.

@@ -112,7 +112,7 @@ impl Inner {
 
     /// Runs a script over all partitions that can be used; what each answered. In one call, or one for each where keys may
     /// not be mixed.
-    async fn over_partitions(
+    pub(super) async fn over_partitions(
         &self,
         script: &'static Script,
         arguments: &[Vec<u8>],
@@ -144,7 +144,7 @@ impl Inner {
     }
 
     /// The parts of an answer, once what their marks say is noted.
-    fn split(&self, answer: Value, some: &[usize], into: &mut Vec<(usize, Value)>) -> Result<()> {
+    pub(super) fn split(&self, answer: Value, some: &[usize], into: &mut Vec<(usize, Value)>) -> Result<()> {
         reply::parts::<1>(&answer)?;
         let Value::Array(values) = answer else { return Err(reply::strange(&answer)) };
         let mut values = values.into_iter();

@@ -1,7 +1,7 @@
 //! The shared index of what is due.
 //!
 //! - `wire.rs`: deadlines as Redis holds them. `buffer.rs`, `flush.rs`: changes on their way to Redis.
-//! - `claim.rs`: what is due, over all partitions. `wake.rs`: an earlier deadline wakes who sleeps.
+//! - `claim.rs`: what is due, over all partitions. `numbers.rs`: how much of it. `wake.rs`: an earlier deadline wakes who sleeps.
 //! - `parts.rs`: partitions that cannot be used while others can.
 //! - `nodes.rs`: heartbeats, and taking over from nodes that are gone. `rebuild.rs`: who knows what was lost.
 //!
@@ -13,6 +13,7 @@ mod buffer;
 mod claim;
 mod flush;
 mod nodes;
+mod numbers;
 mod parts;
 mod rebuild;
 mod wake;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use tidegate_backend::{
     BoxFuture, Claim, DeadlineQueue, Error, ErrorKind, IndexState, LedgerId, Receipt, Result, Retry,
 };
+use tidegate_core::queue::Stats;
 use tidegate_core::{Millis, OrderNo};
 use tokio::task::JoinHandle;
 
@@ -301,6 +303,10 @@ impl DeadlineQueue for RedisDeadlines {
             self.inner.settled().await?;
             Ok(self.inner.peek(Millis(i64::MIN), 0, 0).await?.iter().map(|part| part.members).sum())
         })
+    }
+
+    fn numbers(&self, now: Millis) -> BoxFuture<'_, Result<Stats>> {
+        Box::pin(self.inner.numbers(now))
     }
 
     fn contains<'a>(&'a self, deadlines: &'a [(OrderNo, Millis)]) -> BoxFuture<'a, Result<Vec<bool>>> {

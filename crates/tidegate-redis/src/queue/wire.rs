@@ -175,14 +175,17 @@ pub(super) fn claimed(answer: &[Value]) -> Result<Vec<Claimed>> {
         let [name, visible, until, attempt, receipt, due, payload] = parts else {
             return Err(reply::strange(&Value::Nil));
         };
+        // Below 0: it is suspect.
+        let (suspect, attempt) = (reply::integer(attempt)? < 0, reply::integer(attempt)?.unsigned_abs());
         Ok(Claimed {
             id: id(name)?,
             due_at: score(due)?,
             visible_at: score(visible)?,
             payload: Bytes::copy_from_slice(reply::bytes(payload)?),
-            attempt: u32::try_from(reply::integer(attempt)?).map_err(|_| reply::strange(attempt))?,
+            attempt: u32::try_from(attempt).map_err(|_| reply::strange(name))?,
             receipt: Receipt(u64::try_from(reply::integer(receipt)?).map_err(|_| reply::strange(receipt))?),
             lease_until: score(until)?,
+            suspect,
         })
     };
     answer.chunks_exact(7).map(one).collect()

@@ -38,6 +38,7 @@ scripts! {
     CANCEL = "cancel.lua";
     CLAIM = "claim.lua";
     PEEK = "peek.lua";
+    NUMBERS = "numbers.lua";
     ACK = "ack.lua";
     RETRY = "retry.lua";
     CONTAINS = "contains.lua";

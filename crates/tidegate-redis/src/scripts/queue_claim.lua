@@ -3,7 +3,7 @@
 -- ARGV[1]  most tasks (0: only a look), ARGV[2] how many of the newest if there are more, ARGV[3] lease (ms)
 -- ARGV[4]  attempts a task has, ARGV[5] most bytes of payload, ARGV[6] the error of those that die
 -- returns  time (microseconds), number of the queue or '', the head's score or '', then id, score before, end of the lease,
---          attempt, receipt, instant, payload of each
+--          attempt (below 0: suspect), receipt, instant, payload of each
 -- bound    512 tasks, 1 MiB of payload (or one task)
 local waiting, leased, dead, tasks, mark = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local time = redis.call('TIME')
@@ -114,7 +114,10 @@ if #candidates > 0 then
         to_tasks[#to_tasks + 1] = id
         to_tasks[#to_tasks + 1] = struct.pack('>i8I8I2I2', due, last, attempt + 1, #err) .. err .. payload
         local n = #reply
-        reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = id, score, till, attempt + 1
+        -- Its lease ran out twice, or before its last attempt.
+        local suspect = lapsed and (attempt >= 2 or attempt + 1 >= max_attempts)
+        reply[n + 1], reply[n + 2], reply[n + 3] = id, score, till
+        reply[n + 4] = suspect and -(attempt + 1) or attempt + 1
         reply[n + 5], reply[n + 6], reply[n + 7] = string.format('%.0f', last), string.format('%.0f', due), payload
       end
     end

@@ -3,6 +3,7 @@
 #[allow(dead_code, reason = "these tests use a part of it")]
 #[path = "../http/client.rs"]
 mod client;
+mod days;
 mod locks;
 mod queue_bodies;
 mod queues;

@@ -10,11 +10,11 @@ use tidegate_conformance::servers::{Proxy, Redis};
 
 use crate::client::{Api, read_one};
 
-async fn server(redis: &Redis) -> Api {
+pub async fn server(redis: &Redis) -> Api {
     server_at(&redis.url()).await
 }
 
-async fn server_at(url: &str) -> Api {
+pub async fn server_at(url: &str) -> Api {
     let options = RedisOptions::parse(url).expect("a URL").name("http").expect("a name");
     let connector = Connector::start(options).await.expect("a usable server");
     let queues = RedisQueues::open(connector.clone(), QueueOptions::default()).await.expect("queues");

@@ -2,7 +2,8 @@
 //!
 //! One call asks all queues at once, so an idle process with a thousand queues costs the store two calls a second. It sleeps
 //! until the earliest instant that it was told of, is woken by an earlier one, by a worker that has room again, and in any
-//! case after half a second: a wake-up that is lost delays nothing for longer.
+//! case after half a second: a wake-up that is lost delays nothing for longer. Where a store does not hear what other processes
+//! schedule, the loop looks again soon after it has found something, and less and less often while it finds nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,8 @@ use tokio::task::JoinHandle;
 
 /// Longest sleep.
 const TICK: Duration = Duration::from_millis(500);
+/// Shortest sleep on a store that does not hear of other processes; it doubles up to [`TICK`] while nothing is found.
+const SOON: Duration = Duration::from_millis(5);
 /// Most tasks of one queue in one claim.
 const MAX_CLAIM: usize = 256;
 /// The first pause after a failure; it doubles up to [`TICK`].
@@ -49,6 +52,8 @@ pub(super) struct Claims {
     task: Mutex<Option<JoinHandle<()>>>,
     /// Rung when a worker has room again, begins or ends.
     bell: Arc<Notify>,
+    /// Held by a round.
+    rounds: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -67,6 +72,7 @@ impl Claims {
             lines: Mutex::default(),
             task: Mutex::default(),
             bell: Arc::default(),
+            rounds: tokio::sync::Mutex::default(),
             state: Mutex::default(),
         })
     }
@@ -91,10 +97,15 @@ impl Claims {
         self.bell.notify_one();
     }
 
-    /// No more is claimed for `line`; a claim that is on its way is given back by its worker.
+    /// No more is claimed for `line`, but by a round that is under way.
     pub(super) fn leave(&self, line: &Arc<Line>) {
         line.open.store(false, Ordering::Release);
         Self::lock(&self.lines).retain(|other| !Arc::ptr_eq(other, line));
+    }
+
+    /// Waits for the round that is under way, if one is: what it claims for a line that left arrives before this returns.
+    pub(super) async fn round_ends(&self) {
+        drop(self.rounds.lock().await);
     }
 
     pub(super) fn trouble(&self) -> Option<String> {
@@ -118,7 +129,8 @@ impl Claims {
     }
 
     /// One round: how long to sleep after it.
-    async fn round(&self, pause: &mut Duration) -> Duration {
+    async fn round(&self, pace: &mut Pace) -> Duration {
+        let _round = self.rounds.lock().await;
         let lines: Vec<Arc<Line>> = Self::lock(&self.lines).clone();
         let mut asked = Vec::new();
         for line in &lines {
@@ -141,14 +153,15 @@ impl Claims {
         let wants: Vec<Want> = asked.iter().map(want).collect();
         match self.store.claim(&wants).await {
             Ok(handouts) => {
-                *pause = FIRST_PAUSE;
+                pace.pause = FIRST_PAUSE;
                 Self::lock(&self.state).failing = None;
-                self.hand_over(asked, handouts)
+                let found = handouts.iter().any(|handout| !handout.tasks.is_empty());
+                pace.sleep(found, self.hand_over(asked, handouts))
             }
             Err(e) => {
                 self.failed(&e.to_string());
-                let now = *pause;
-                *pause = (now * 2).min(TICK);
+                let now = pace.pause;
+                pace.pause = (now * 2).min(TICK);
                 now
             }
         }
@@ -200,14 +213,39 @@ impl Claims {
     }
 }
 
+/// How long the loop sleeps.
+struct Pace {
+    /// After the next failure.
+    pause: Duration,
+    /// The longest sleep, where the store does not wake for other processes; `None`: it does.
+    interval: Option<Duration>,
+}
+
+impl Pace {
+    fn new(wakes: bool) -> Self {
+        Self { pause: FIRST_PAUSE, interval: (!wakes).then_some(TICK) }
+    }
+
+    /// The sleep after a round that has `found` something or not and knows of nothing for `sleep`.
+    fn sleep(&mut self, found: bool, sleep: Duration) -> Duration {
+        let Some(interval) = &mut self.interval else { return sleep };
+        *interval = if found { SOON } else { (*interval * 2).min(TICK) };
+        // What is due and was not found is locked by another process for a moment.
+        if found { sleep.min(*interval) } else { sleep.clamp(SOON, *interval) }
+    }
+}
+
 async fn run(claims: std::sync::Weak<Claims>, bell: Arc<Notify>) {
-    let mut pause = FIRST_PAUSE;
+    let mut pace = match claims.upgrade() {
+        Some(claims) => Pace::new(claims.store.capabilities().wakes),
+        None => return,
+    };
     loop {
         let (sleep, earlier) = {
             let Some(claims) = claims.upgrade() else { return };
             // Before the claim: what is scheduled while it runs wakes.
             let earlier = claims.store.earlier();
-            (claims.round(&mut pause).await, earlier)
+            (claims.round(&mut pace).await, earlier)
         };
         if sleep.is_zero() {
             tokio::task::yield_now().await;
@@ -218,5 +256,25 @@ async fn run(claims: std::sync::Weak<Claims>, bell: Arc<Notify>) {
             () = earlier => {}
             () = bell.notified() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_does_not_wake_is_asked_often_while_something_is_found() {
+        let (mut pace, far) = (Pace::new(false), TICK);
+        assert_eq!(pace.sleep(false, far), TICK, "idle");
+        assert_eq!(pace.sleep(true, far), SOON);
+        let idle: Vec<u128> = (0..8).map(|_| pace.sleep(false, far).as_millis()).collect();
+        assert_eq!(idle, [10, 20, 40, 80, 160, 320, 500, 500]);
+        assert_eq!(pace.sleep(true, Duration::ZERO), Duration::ZERO, "there is more");
+        assert_eq!(pace.sleep(false, Duration::ZERO), SOON, "others have it");
+        let soon = Duration::from_millis(7);
+        assert_eq!(pace.sleep(false, soon), soon, "the next is known");
+        let mut woken = Pace::new(true);
+        assert_eq!((woken.sleep(true, far), woken.sleep(false, Duration::ZERO)), (far, Duration::ZERO));
     }
 }

@@ -90,7 +90,7 @@ impl Queues {
     /// been due for longer than two seconds though a worker was free. Cheap; for a liveness probe.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
-        self.claims.trouble()
+        self.store.trouble().or_else(|| self.claims.trouble())
     }
 
     /// Ends the loop and the store's tasks; stop the workers first. What callers that are gone have claimed is handed back,

@@ -1,5 +1,6 @@
 //! Workers: handlers, how many at once, how they stop.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -227,6 +228,9 @@ impl<T: DeserializeOwned + Send + 'static> WorkerBuilder<T> {
             handler,
             running,
             answers,
+            concurrency: self.concurrency,
+            suspects: VecDeque::new(),
+            alone: false,
             report: StopReport::default(),
         };
         let serving = tokio::spawn(serve.run(arriving, stopped));
@@ -302,6 +306,12 @@ struct Serve<T> {
     handler: Arc<dyn Handler<T>>,
     running: Arc<Running>,
     answers: mpsc::UnboundedSender<Given>,
+    concurrency: usize,
+    /// Tasks that their holders may have died of; each is handled while this worker holds nothing else. They take no room
+    /// while they wait: the first one wants all of it, so no more is claimed.
+    suspects: VecDeque<Delivery<T>>,
+    /// One of them has left that line and is not done.
+    alone: bool,
     report: StopReport,
 }
 
@@ -309,6 +319,8 @@ struct Serve<T> {
 struct Job {
     tasks: Vec<(TaskId, Receipt)>,
     room: OwnedSemaphorePermit,
+    /// It took all the room there is.
+    alone: bool,
 }
 
 type Outcome = (Vec<Answer>, Job);
@@ -330,12 +342,15 @@ impl<T: DeserializeOwned + Send + 'static> Serve<T> {
                     None => break None,
                 },
             }
+            self.next_suspect(&mut handling);
         };
+        let deadline = deadline.unwrap_or_else(Instant::now);
+        // A claim that is on its way comes back as well, unless the store takes longer than this worker may.
+        let _ = tokio::time::timeout_at(deadline.into(), self.queue.queues.claims.round_ends()).await;
         arriving.close();
         while let Some(batch) = arriving.recv().await {
             self.hand_back(batch);
         }
-        let deadline = deadline.unwrap_or_else(Instant::now);
         while !handling.is_empty() {
             match tokio::time::timeout_at(deadline.into(), handling.join_next()).await {
                 Ok(Some(done)) => {
@@ -373,8 +388,14 @@ impl<T: DeserializeOwned + Send + 'static> Serve<T> {
             match decode(&task.payload) {
                 Ok(payload) => {
                     let lost = self.running.begin(&task.id, task.receipt, until);
-                    let Claimed { id, due_at, attempt, receipt, .. } = task;
-                    batch.push(Delivery { id, payload, due_at, attempt, receipt, lost });
+                    let Claimed { id, due_at, attempt, receipt, suspect, .. } = task;
+                    let delivery = Delivery { id, payload, due_at, attempt, receipt, lost };
+                    if suspect {
+                        self.suspects.push_back(delivery);
+                        drop(room.split(1));
+                    } else {
+                        batch.push(delivery);
+                    }
                 }
                 Err(e) => {
                     let verdict = retry(None, format!("the payload is not of the worker's type: {e}"));
@@ -393,20 +414,37 @@ impl<T: DeserializeOwned + Send + 'static> Serve<T> {
     fn spawn(&self, batch: Vec<Delivery<T>>, room: &mut OwnedSemaphorePermit, handling: &mut JoinSet<Outcome>) {
         let Some(room) = room.split(batch.len()) else { return };
         let tasks = batch.iter().map(|task| (task.id.clone(), task.receipt)).collect();
-        let job = Job { tasks, room };
+        let job = Job { tasks, room, alone: false };
         let handler = self.handler.clone();
+        handling.spawn(async move { (handle(&*handler, batch).await, job) });
+    }
+
+    /// Begins with the next suspect, if none is under way: it waits until every other task of this worker is answered.
+    fn next_suspect(&mut self, handling: &mut JoinSet<Outcome>) {
+        if self.alone {
+            return;
+        }
+        let Some(task) = self.suspects.pop_front() else { return };
+        self.alone = true;
+        let (handler, room) = (self.handler.clone(), self.line.room.clone());
+        let all = u32::try_from(self.concurrency).unwrap_or(u32::MAX);
         handling.spawn(async move {
-            let handled = Caught(Box::pin(async move { handler.handle(batch).await })).await;
-            let answers =
-                handled.unwrap_or_else(|panic| vec![Answer::Retry { after: None, error: panic }; job.tasks.len()]);
-            (answers, job)
+            let room = room.acquire_many_owned(all).await.expect("it is never closed");
+            let job = Job { tasks: vec![(task.id.clone(), task.receipt)], room, alone: true };
+            // Another has it by now.
+            if task.is_lost() {
+                return (vec![Answer::Release], job);
+            }
+            tracing::warn!(id = %task.id, attempt = task.attempt, "a task that its holders may have died of is handled alone");
+            (handle(&*handler, vec![task]).await, job)
         });
     }
 
     fn done(&mut self, done: Result<Outcome, tokio::task::JoinError>) {
         // Aborted ones are handed back at the end.
         let Ok((answers, job)) = done else { return };
-        let Job { tasks, mut room } = job;
+        let Job { tasks, mut room, alone } = job;
+        self.alone &= !alone;
         let mut answers = answers.into_iter();
         for (id, receipt) in tasks {
             let missing = || Answer::Retry { after: None, error: "the handler gave no answer for it".to_owned() };
@@ -434,6 +472,13 @@ impl<T: DeserializeOwned + Send + 'static> Serve<T> {
         // Whoever sends them outlives this task, unless the worker was dropped: then leases end by themselves.
         let _ = self.answers.send(Given { settle, until, _room: room });
     }
+}
+
+/// Calls the handler; a panic in it is a retry of all.
+async fn handle<T: 'static>(handler: &dyn Handler<T>, tasks: Vec<Delivery<T>>) -> Vec<Answer> {
+    let count = tasks.len();
+    let handled = Caught(Box::pin(async move { handler.handle(tasks).await })).await;
+    handled.unwrap_or_else(|panic| vec![Answer::Retry { after: None, error: panic }; count])
 }
 
 fn retry(after: Option<Duration>, mut error: String) -> Verdict {

@@ -14,8 +14,16 @@ use crate::tidegate::Inner;
 
 /// Every reason for a degraded state: the label `reason` of the gauge `tidegate_degraded`, and the word that begins a
 /// reason of [`Readiness::Degraded`].
-const REASONS: [&str; 6] =
-    ["store-unavailable", "bus-unavailable", "index-rebuilding", "clock-step", "clock-catching-up", "deadlines-late"];
+const REASONS: [&str; 8] = [
+    "store-unavailable",
+    "bus-unavailable",
+    "index-rebuilding",
+    "clock-step",
+    "clock-catching-up",
+    "deadlines-late",
+    "queues-unavailable",
+    "locks-unavailable",
+];
 
 /// How long the ledger may leave a commit, or the sweep's question, without an answer before readiness says so: a frozen
 /// database answers nothing, not even no.
@@ -236,6 +244,8 @@ fn degraded(inner: &Inner) -> Vec<(&'static str, String)> {
             "orders are not cancelled within five seconds after they are due; check that workers run and keep up";
         reasons.push(("deadlines-late", what.to_owned()));
     }
+    let products = inner.products_trouble().into_iter();
+    reasons.extend(products.map(|(word, why)| (word, format!("{why}; orders go on without"))));
     reasons
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use tidegate_backend::{
     BoxFuture, Bus, Claim, DeadlineQueue, Error, ErrorKind, IndexState, Notice, Receipt, Result, Retry,
 };
+use tidegate_core::queue::Stats;
 use tidegate_core::{Millis, OrderNo};
 use tidegate_embedded::EmbeddedDeadlines;
 use tokio::sync::{Mutex as AsyncMutex, broadcast};
@@ -99,6 +100,10 @@ impl DeadlineQueue for SharedIndex {
 
     fn len(&self) -> BoxFuture<'_, Result<usize>> {
         Box::pin(async move { self.up()?.len().await })
+    }
+
+    fn numbers(&self, now: Millis) -> BoxFuture<'_, Result<Stats>> {
+        Box::pin(async move { self.up()?.numbers(now).await })
     }
 
     fn contains<'a>(&'a self, deadlines: &'a [(OrderNo, Millis)]) -> BoxFuture<'a, Result<Vec<bool>>> {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row};
 use tidegate_core::queue::model::lapsed_error;
-use tidegate_core::queue::rules::{batch_with_lapsed, newest_of, next_receipt, replaces, retry_delay_ms};
+use tidegate_core::queue::rules::{batch_with_lapsed, is_suspect, newest_of, next_receipt, replaces, retry_delay_ms};
 use tidegate_core::queue::{
     Claimed, MAX_BATCH, MAX_BATCH_BYTES, QueueName, Receipt, Schedule, Scheduled, Settle, Settled, Task, TaskId,
     TaskState, Verdict,
@@ -293,6 +293,7 @@ impl<'a> Step<'a> {
             limit = limit.min(allowed);
             bytes += payload.len();
             let visible_at = task.at;
+            let suspect = is_suspect(task.leased, task.attempt, self.max_attempts);
             head.last_receipt = next_receipt(head.last_receipt, self.now_us);
             task.leased = true;
             task.attempt += 1;
@@ -307,6 +308,7 @@ impl<'a> Step<'a> {
                 attempt: task.attempt,
                 receipt: task.receipt,
                 lease_until: task.at,
+                suspect,
             });
         }
         let next_at = self.next_at(&head)?;

@@ -9,8 +9,9 @@ pub(super) mod leases;
 
 use http::{Response, StatusCode};
 use serde::Serialize;
+use tidegate::core::Millis;
 use tidegate::queue::{
-    Condition, Due, Listing, Place, QueueName, RawQueue, Schedule, Scheduled, Task, TaskError, TaskId, TaskState,
+    Condition, Due, Listing, Place, QueueName, RawQueue, Schedule, Scheduled, Stats, Task, TaskError, TaskId, TaskState,
 };
 
 use super::run;
@@ -45,6 +46,22 @@ fn reserved(name: &str) -> Option<Problem> {
     QueueName::parse(name).ok().filter(QueueName::is_reserved).map(|_| problem::reserved_queue())
 }
 
+/// The queue of the orders' deadlines: it lies in an index of its own.
+const ORDERS: &str = "orders";
+
+/// The orders' deadlines in numbers.
+async fn orders(call: &Call) -> Result<(Stats, Millis), Problem> {
+    call.app.operations.deadlines().await.map_err(|e| match e {
+        tidegate::Error::Index(why) => {
+            tracing::debug!(error = %why, "the deadline index cannot be read");
+            let detail = "The index of the orders' deadlines cannot be read now; orders go on, and their deadlines are acted on from \
+                          the ledger. Send the same request again in a few seconds.";
+            problem::store_unavailable(detail, 2)
+        }
+        other => other.into(),
+    })
+}
+
 /// The queues of this server.
 fn queues(call: &Call) -> Result<&tidegate::queue::Queues, Problem> {
     call.app.queues.as_ref().ok_or_else(|| {
@@ -68,6 +85,11 @@ fn task_id(call: &Call, faults: &mut Faults) -> Option<TaskId> {
 fn open(call: &Call, name: Option<QueueName>, faults: Faults) -> Result<RawQueue, Problem> {
     faults.refuse()?;
     let name = name.ok_or_else(|| Problem::of(&c::INTERNAL))?;
+    if name.as_str() == ORDERS {
+        let detail = "The deadlines of orders are no tasks: read GET /v1/orders for what is pending, GET /v1/parked for what failed \
+                      too often, GET /v1/queues/orders for numbers.";
+        return Err(Problem::new(&c::UNKNOWN_QUEUE, detail));
+    }
     Ok(queues(call)?.raw(name))
 }
 
@@ -244,6 +266,10 @@ async fn list(call: Call) -> Answer {
 async fn show(call: Call) -> Answer {
     let mut faults = Faults::default();
     let name = name(&call, &mut faults);
+    if let Some(name) = name.as_ref().filter(|name| name.as_str() == ORDERS) {
+        let (stats, now) = orders(&call).await?;
+        return Ok(reply::json(StatusCode::OK, &QueueShape::new(name, stats, now)));
+    }
     let queue = open(&call, name, faults)?;
     let stats = queue.stats().await?.ok_or_else(|| Problem::of(&c::UNKNOWN_QUEUE))?;
     Ok(reply::json(StatusCode::OK, &QueueShape::new(queue.name(), stats, queues(&call)?.now())))
@@ -256,11 +282,22 @@ async fn list_queues(call: Call) -> Answer {
     query.faults.refuse()?;
     let after = after.and_then(|name| QueueName::parse(&name).ok());
     let queues = queues(&call)?;
-    let names = queues.names(after.as_ref(), limit).await?;
+    let mut names = queues.names(after.as_ref(), limit).await?;
     let stats = queues.stats(&names).await?;
     let now = queues.now();
-    let known = names.iter().zip(stats).filter_map(|(name, stats)| Some((name, stats?)));
-    let items = known.map(|(name, stats)| QueueShape::new(name, stats, now)).collect();
+    let mut numbers: Vec<Option<(Stats, Millis)>> =
+        stats.into_iter().map(|stats| stats.map(|stats| (stats, now))).collect();
+    let own = QueueName::parse(ORDERS).map_err(|_| Problem::of(&c::INTERNAL))?;
+    let place = names.partition_point(|name| *name < own);
+    let on_this_page = after.is_none_or(|after| after < own) && (place < names.len() || names.len() < limit);
+    if on_this_page {
+        // The other queues are told of, whatever is wrong with this one's store.
+        numbers.insert(place, orders(&call).await.ok());
+        names.insert(place, own);
+        names.truncate(limit);
+    }
+    let known = names.iter().zip(numbers).filter_map(|(name, numbers)| Some((name, numbers?)));
+    let items = known.map(|(name, (stats, now))| QueueShape::new(name, stats, now)).collect();
     let next_cursor = names.last().filter(|_| names.len() == limit).map(|name| cursor::of_name(name.as_str()));
     Ok(reply::json(StatusCode::OK, &PageShape { items, next_cursor }))
 }
@@ -330,7 +367,8 @@ pub(super) static ROUTES: &[Route] = &[
     Route {
         tag: "queues",
         summary: "List queues",
-        doc: "In the order of their names.",
+        doc: "In the order of their names; `orders`, the queue of the orders' own deadlines, among them unless its index cannot be read \
+              now.",
         params: &[CURSOR, LIMIT],
         on_store: true,
         answers: &[AnswerDoc::json(200, "A page.", |s| s.page::<QueueShape<'_>>("QueuePage"))],
@@ -339,7 +377,8 @@ pub(super) static ROUTES: &[Route] = &[
     Route {
         tag: "queues",
         summary: "Read a queue in numbers",
-        doc: "`lag_ms` is what to watch: how late the task is that waits longest.",
+        doc: "`lag_ms` is what to watch: how late the task is that waits longest. `orders` is the queue of the orders' own deadlines, on \
+              the ledger's clock; its dead are the orders on the parked list, counted up to 10,000.",
         on_store: true,
         answers: &[AnswerDoc::json(200, "The queue.", |s| s.of::<QueueShape<'_>>())],
         problems: &[&c::UNKNOWN_QUEUE],
