@@ -11,7 +11,7 @@ use tidegate_core::queue::{Claimed, MAX_BATCH, MAX_BATCH_BYTES, QueueName, Recei
 use tidegate_core::{Map, Millis};
 
 use super::head::{Head, QueueClock, clock_of, name};
-use super::steps::{Step, Stored, WHOLE};
+use super::steps::{Step, Stored, WHOLE, by_ids};
 use crate::dialect::Dialect;
 use crate::fault::{Fault, Result};
 use crate::fetched::Row;
@@ -268,8 +268,9 @@ async fn read_payloads(step: &mut Step<'_>, taken: &mut [Candidate]) -> Result<(
     }
     let mut ids: Vec<&[u8]> = long.iter().map(|candidate| candidate.task.id.as_str().as_bytes()).collect();
     ids.sort_unstable();
-    let sql = "SELECT id, payload FROM tg_tasks WHERE queue_no = ? AND id IN ?";
-    let rows = step.session.rows(sql, &[step.head.no.into(), Value::Blobs(&ids)]).await?;
+    let end = step.session.dialect().pick("", "OFFSET 0");
+    let sql = by_ids(step.session.dialect(), "t.id, t.payload", end);
+    let rows = step.session.rows(&sql, &[step.head.no.into(), Value::Blobs(&ids)]).await?;
     let mut payloads: Map<TaskId, Bytes> = Map::default();
     for row in &rows {
         payloads.insert(row::id(row, 0)?, Bytes::copy_from_slice(row.bytes(1)?));

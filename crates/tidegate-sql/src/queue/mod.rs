@@ -10,6 +10,9 @@
 
 mod claim;
 mod head;
+#[cfg(test)]
+#[cfg(all(feature = "mysql", feature = "postgres"))]
+mod looks;
 mod raise;
 mod read;
 mod steps;

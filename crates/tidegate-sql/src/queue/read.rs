@@ -6,7 +6,7 @@ use tidegate_core::queue::model::Place;
 use tidegate_core::queue::{MAX_LEASE_MS, QueueName, Stats, Task, TaskId, TaskState};
 
 use super::head::{self, QueueClock};
-use super::steps::{Stored, WHOLE};
+use super::steps::{Stored, WHOLE, by_ids};
 use crate::fault::{Fault, Result};
 use crate::fetched::Row;
 use crate::row;
@@ -28,8 +28,7 @@ pub(super) async fn get(
     let mut keys: Vec<&[u8]> = ids.iter().map(|id| id.as_str().as_bytes()).collect();
     keys.sort_unstable();
     keys.dedup();
-    let index = session.dialect().pick("FORCE INDEX (PRIMARY)", "");
-    let sql = format!("SELECT {WHOLE} FROM tg_tasks t {index} WHERE t.queue_no = ? AND t.id IN ?");
+    let sql = by_ids(session.dialect(), WHOLE, session.dialect().pick("", "OFFSET 0"));
     let rows = session.rows(&sql, &[head.no.into(), Value::Blobs(&keys)]).await?;
     let there: tidegate_core::Map<TaskId, Task> =
         views(&rows, head.now())?.into_iter().map(|task| (task.id.clone(), task)).collect();

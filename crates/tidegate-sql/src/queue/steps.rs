@@ -120,6 +120,20 @@ impl Stored {
     }
 }
 
+/// Rows of the second value's ids, of the queue that is the first, in their order; `end` ends the read of one row. By key,
+/// whatever the statistics say: those of a table that was empty a moment ago make the planner read all of a queue.
+pub(super) fn by_ids(dialect: Dialect, columns: &str, end: &str) -> String {
+    match dialect {
+        Dialect::MySql => format!(
+            "SELECT {columns} FROM tg_tasks t FORCE INDEX (PRIMARY) WHERE t.queue_no = ? AND t.id IN ? ORDER BY t.id {end}"
+        ),
+        Dialect::Postgres => format!(
+            "SELECT t.* FROM UNNEST(CAST($2 AS BYTEA[])) AS u(id) CROSS JOIN LATERAL \
+            (SELECT {columns} FROM tg_tasks t WHERE t.queue_no = $1 AND t.id = u.id {end}) t"
+        ),
+    }
+}
+
 /// What becomes of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
@@ -162,17 +176,7 @@ impl<'a> Step<'a> {
             return Ok(slots);
         }
         let columns = if whole { WHOLE } else { COLUMNS };
-        let sql = match self.session.dialect() {
-            Dialect::MySql => format!(
-                "SELECT {columns} FROM tg_tasks t FORCE INDEX (PRIMARY) WHERE t.queue_no = ? AND t.id IN ? \
-                ORDER BY t.id FOR UPDATE"
-            ),
-            // One row after the other, in this order.
-            Dialect::Postgres => format!(
-                "SELECT t.* FROM UNNEST(CAST($2 AS BYTEA[])) AS u(id) CROSS JOIN LATERAL \
-                (SELECT {columns} FROM tg_tasks t WHERE t.queue_no = $1 AND t.id = u.id FOR UPDATE) t"
-            ),
-        };
+        let sql = by_ids(self.session.dialect(), columns, "FOR UPDATE");
         let keys: Vec<&[u8]> = slots.keys().map(|id| id.as_str().as_bytes()).collect();
         let rows = self.session.rows(&sql, &[self.head.no.into(), Value::Blobs(&keys)]).await?;
         for row in rows {
@@ -216,8 +220,19 @@ impl<'a> Step<'a> {
 
     /// Rows that are locked.
     async fn delete(&mut self, ids: &[&[u8]]) -> Result<()> {
-        let sql = "DELETE FROM tg_tasks WHERE queue_no = ? AND id IN ?";
-        self.session.execute(sql, &[self.head.no.into(), Value::Blobs(ids)]).await?;
+        let sql = match self.session.dialect() {
+            Dialect::MySql => {
+                "DELETE t FROM tg_tasks t FORCE INDEX (PRIMARY) WHERE t.queue_no = ? AND t.id IN ?".to_owned()
+            }
+            // Rows that are locked stay in their place.
+            Dialect::Postgres => {
+                format!(
+                    "DELETE FROM tg_tasks WHERE ctid = ANY(ARRAY({}))",
+                    by_ids(Dialect::Postgres, "t.ctid", "OFFSET 0")
+                )
+            }
+        };
+        self.session.execute(&sql, &[self.head.no.into(), Value::Blobs(ids)]).await?;
         Ok(())
     }
 
