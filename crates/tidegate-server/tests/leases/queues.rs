@@ -200,8 +200,8 @@ async fn lists_page_in_their_order() {
         let Some(next) = page["next_cursor"].as_str() else { break };
         cursor = format!("&cursor={next}");
     }
-    let own = ["orders".to_owned(), "q".to_owned()];
-    let wanted: Vec<String> = (0..7).map(|n| format!("other-{n}")).chain(own).collect();
+    let others = (0..7).map(|n| format!("other-{n}"));
+    let wanted: Vec<String> = ["orders".to_owned()].into_iter().chain(others).chain(["q".to_owned()]).collect();
     assert_eq!(names, wanted);
     let numbers = api.get("/v1/queues/other-2").await.json();
     assert_eq!((&numbers["pending"], &numbers["due"]), (&json!(1), &json!(1)));
