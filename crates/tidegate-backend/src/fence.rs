@@ -64,7 +64,6 @@ impl Seal {
     }
 
     /// What the row says after the write: `None` when it is this grant's.
-    #[must_use]
     pub fn judged(newer: Option<i64>) -> Sealed {
         match newer.and_then(|floor| u64::try_from(floor).ok()) {
             None => Sealed::Newest,
