@@ -97,6 +97,6 @@ pub struct CacheGuide;
 pub struct QueueGuide;
 
 /// The example of the locks' guide, as a test.
-#[cfg(all(doctest, feature = "lock"))]
+#[cfg(all(doctest, feature = "lock", feature = "embedded"))]
 #[doc = include_str!("../../../docs/guides/locks.md")]
 pub struct LockGuide;

@@ -364,6 +364,13 @@ pub static CATALOGUE: &[Metric] = &[
         &[],
         "Locks of this process' own guards that ran out or were taken.",
     ),
+    metric(
+        "tidegate_lock_stale_total",
+        Kind::Counter,
+        Unit::Count,
+        &[],
+        "Fences that the data refused: a newer holder was there.",
+    ),
     metric("tidegate_lock_timeouts_total", Kind::Counter, Unit::Count, &[], "Waits for a lock that ended without it."),
     metric(
         "tidegate_origin_calls_total",

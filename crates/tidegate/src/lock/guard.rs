@@ -89,16 +89,23 @@ impl Guard {
         Ok(self.remaining())
     }
 
-    /// Gives it back; whether it was still held.
+    /// Gives it back; whether it was still held. A task does it: it is done, too, if this future is dropped.
     ///
     /// # Errors
     /// [`LockError::Unreachable`]: it ends by itself.
     pub async fn release(mut self) -> Result<bool, LockError> {
         self.released = true;
         self.inner.renewals.forget(&self.held);
-        let held = self.held.end();
-        let there = self.inner.store.release(&self.held.name, &self.held.token).await;
-        there.map(|there| there && held).map_err(LockError::Unreachable)
+        let was_held = self.held.end();
+        let (inner, held) = (self.inner.clone(), self.held.clone());
+        let piece = inner.pending.begin();
+        let releasing = tokio::spawn(async move {
+            let there = inner.store.release(&held.name, &held.token).await;
+            drop(piece);
+            there
+        });
+        let there = releasing.await.map_err(|_| LockError::Stopping)?;
+        there.map(|there| there && was_held).map_err(LockError::Unreachable)
     }
 
     /// Lets it run on without this guard: whoever has the token releases it, or it ends by itself.

@@ -24,7 +24,7 @@ async fn child_that_waits() {
     for _ in 0..49 {
         let (locks, granted) = (locks.clone(), granted.clone());
         tokio::spawn(async move {
-            while let Err(_) = locks.acquire("l", ask().wait(30 * SECOND)).await.map(std::mem::forget) {}
+            while locks.acquire("l", ask().wait(30 * SECOND)).await.map(std::mem::forget).is_err() {}
             granted.fetch_add(1, Ordering::SeqCst);
         });
     }
@@ -131,7 +131,11 @@ async fn l9_waiting_for_many_locks_takes_one_connection() {
     until("all wait", 20 * SECOND, || locks.waiting() == count).await;
     tokio::time::sleep(500 * MS).await;
     assert!(total(&redis, "clients", "connected_clients") <= clients + 1, "no connection a lock");
-    assert_eq!(redis.tell(&["PUBSUB", "CHANNELS"]).lines().filter(|line| line.contains(":lw:")).count(), 2, "one a process");
+    assert_eq!(
+        redis.tell(&["PUBSUB", "CHANNELS"]).lines().filter(|line| line.contains(":lw:")).count(),
+        2,
+        "one a process"
+    );
     for guard in held {
         drop(guard.release().await);
     }
