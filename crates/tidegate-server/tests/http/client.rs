@@ -116,6 +116,12 @@ impl Api {
         Self::on(parts, folder, Vec::new(), Limits::default(), Vec::new()).await
     }
 
+    /// A server on these stores.
+    pub async fn leasing_from(parts: Parts) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        Self::on(parts, folder, Vec::new(), Limits::default(), Vec::new()).await
+    }
+
     /// Stops, and starts another with queues and locks on the same files.
     pub async fn leasing_again(mut self) -> Self {
         self.begin_stop();

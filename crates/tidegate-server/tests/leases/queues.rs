@@ -8,6 +8,43 @@ use tidegate_server::{Limits, Role, Token, hash_token};
 
 use crate::client::{Api, Reply, read_one};
 
+/// Makes a test of `$case(Api)` on each kind of store.
+macro_rules! on_every_store {
+    ($($case:ident),+ $(,)?) => {
+        mod on_sqlite {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(crate::client::Api::leasing().await).await;
+            })+
+        }
+        mod on_mariadb {
+            $(#[tokio::test]
+            async fn $case() {
+                let server = tidegate_conformance::servers::MariaDb::start();
+                super::$case(crate::database::server(&server.database()).await).await;
+            })+
+        }
+        mod on_postgres {
+            $(#[tokio::test]
+            async fn $case() {
+                let server = tidegate_conformance::servers::Postgres::start();
+                super::$case(crate::database::server(&server.database()).await).await;
+            })+
+        }
+    };
+}
+
+on_every_store!(
+    a_task_from_its_schedule_to_its_end,
+    conditions_revoke_receipts,
+    lists_page_in_their_order,
+    pages_of_large_payloads_end_early,
+    a_batch_answers_for_each,
+    a_claim_waits_and_is_woken,
+    who_hangs_up_gets_nothing_and_charges_nothing,
+    a_claimer_that_dies_loses_its_tasks_after_its_lease,
+);
+
 async fn put(api: &Api, queue: &str, id: &str, body: Value) -> Reply {
     api.send("PUT", &format!("/v1/queues/{queue}/tasks/{id}"), body).await
 }
@@ -33,9 +70,7 @@ async fn task(api: &Api, queue: &str, id: &str) -> Value {
     api.get(&format!("/v1/queues/{queue}/tasks/{id}")).await.json()
 }
 
-#[tokio::test]
-async fn a_task_from_its_schedule_to_its_end() {
-    let api = Api::leasing().await;
+async fn a_task_from_its_schedule_to_its_end(api: Api) {
     let body = r#"{"delay_ms": 0, "payload": { "n" : 1.50, "s": "\u00e9" }}"#;
     let new =
         api.raw("PUT", "/v1/queues/mail/tasks/a%2Fb", &[("content-type", "application/json")], body.as_bytes()).await;
@@ -92,9 +127,7 @@ async fn a_task_from_its_schedule_to_its_end() {
     api.stop().await;
 }
 
-#[tokio::test]
-async fn conditions_revoke_receipts() {
-    let api = Api::leasing().await;
+async fn conditions_revoke_receipts(api: Api) {
     let at = |s: u32| format!("2020-01-01T00:00:{s:02}.000Z");
     assert_eq!(put(&api, "q", "t", json!({"due_at": at(30)})).await.status, 201);
     for (body, scheduled, due) in [
@@ -164,9 +197,7 @@ async fn the_dead_are_listed_requeued_and_purged() {
     api.stop().await;
 }
 
-#[tokio::test]
-async fn lists_page_in_their_order() {
-    let api = Api::leasing().await;
+async fn lists_page_in_their_order(api: Api) {
     for n in 0..7 {
         put(&api, "q", &format!("t{n}"), json!({"delay_ms": 1_000_000 - n * 1_000})).await;
         put(&api, &format!("other-{n}"), "t", json!({"delay_ms": 0})).await;
@@ -209,9 +240,7 @@ async fn lists_page_in_their_order() {
     api.stop().await;
 }
 
-#[tokio::test]
-async fn pages_of_large_payloads_end_early() {
-    let api = Api::leasing().await;
+async fn pages_of_large_payloads_end_early(api: Api) {
     let large = "x".repeat(60_000);
     for n in 0..40 {
         put(&api, "q", &format!("t{n:02}"), json!({"delay_ms": 60_000 + n, "payload": large})).await;
@@ -229,9 +258,7 @@ async fn pages_of_large_payloads_end_early() {
     api.stop().await;
 }
 
-#[tokio::test]
-async fn a_batch_answers_for_each() {
-    let api = Api::leasing().await;
+async fn a_batch_answers_for_each(api: Api) {
     put(&api, "q", "there", json!({"delay_ms": 60_000})).await;
     let large = "x".repeat(70_000);
     let body = json!({"tasks": [
@@ -255,9 +282,7 @@ async fn a_batch_answers_for_each() {
     api.stop().await;
 }
 
-#[tokio::test]
-async fn a_claim_waits_and_is_woken() {
-    let api = Api::leasing().await;
+async fn a_claim_waits_and_is_woken(api: Api) {
     let began = Instant::now();
     assert_eq!(claim(&api, "q", json!({"wait_ms": 300})).await, Vec::<Value>::new());
     assert!(began.elapsed() >= Duration::from_millis(300));
@@ -278,9 +303,7 @@ async fn a_claim_waits_and_is_woken() {
     api.stop().await;
 }
 
-#[tokio::test]
-async fn who_hangs_up_gets_nothing_and_charges_nothing() {
-    let api = Api::leasing().await;
+async fn who_hangs_up_gets_nothing_and_charges_nothing(api: Api) {
     // In the wait.
     for _ in 0..20 {
         drop(api.begin("POST", "/v1/queues/q/claim", &[], &json!({"wait_ms": 20_000})).await);
@@ -320,9 +343,7 @@ async fn who_hangs_up_gets_nothing_and_charges_nothing() {
     api.stop().await;
 }
 
-#[tokio::test]
-async fn a_claimer_that_dies_loses_its_tasks_after_its_lease() {
-    let api = Api::leasing().await;
+async fn a_claimer_that_dies_loses_its_tasks_after_its_lease(api: Api) {
     put(&api, "q", "t", json!({"delay_ms": 0})).await;
     let first = claim(&api, "q", json!({"lease_ms": 300})).await.remove(0);
     let began = Instant::now();
