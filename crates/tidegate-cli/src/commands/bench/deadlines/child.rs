@@ -262,3 +262,16 @@ impl Doing {
 fn joined(call: Option<std::result::Result<Result, tokio::task::JoinError>>) -> Result {
     call.map_or(Ok(()), |call| call.map_err(broken)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_spread_evenly_and_a_delay_counts_from_the_call() {
+        let over: Vec<i64> = [0, 1, 500_000, 999_999].map(|n| Due::Over(5_000, 1_000).of(n, 1_000_000)).to_vec();
+        assert_eq!(over, [5_000, 5_000, 5_500, 5_999]);
+        assert_eq!(Due::At(7).of(3, 10), 7);
+        assert!((1_000..2_000).contains(&(Due::Ahead(1_000).of(0, 1) - now_ms() + 500)));
+    }
+}

@@ -133,3 +133,22 @@ impl Seen {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_comes_again_is_counted_once_and_one_that_does_not_is_missing() {
+        let seen = Seen::new(70);
+        let now = i64::try_from(now_us() / 1_000).unwrap();
+        for (n, due) in [(0, now - 50), (69, now - 10), (69, now - 10), (3, now + 60_000), (70, now)] {
+            seen.note(n, due, 7 + n);
+        }
+        let handled = seen.handled();
+        assert_eq!((handled.handled, handled.distinct, handled.early), (5, 3, 1));
+        assert!(handled.late_us[2] >= 50_000, "{handled:?}");
+        assert_eq!(handled.receipts[1], (69, 76));
+        assert_eq!((seen.missing(0..70), seen.missing(69..71)), (67, 1));
+    }
+}

@@ -102,7 +102,7 @@ fn fire(bench: &mut Bench<'_>, side: &Side, pair: &mut Pair) -> Result {
     let due = if exact { Due::At(began + ahead) } else { Due::Ahead(1_000) };
     pair.load(Order::Schedule { queue: queue(), from: 0, count, due })?;
     let first = if exact { began + ahead } else { began + 1_000 }.max(0).unsigned_abs() * 1_000;
-    let until_us = first.max(now_us()) + FIRE_MS * 1_000;
+    let until_us = first.max(now_us()) + bench.scaled(FIRE_MS, 2_000) * 1_000;
     pair.work(Order::Wait { queue: queue(), count, until_us })?;
     let Report { seen, .. } = pair.work(Order::Stop { queue: queue() })?;
     let what = format!("{}: {} of {count} due tasks handed out", side.name, seen.distinct);
@@ -116,7 +116,7 @@ fn stream(bench: &mut Bench<'_>, side: &Side, pair: &mut Pair) -> Result {
     let (count, queue) = (RATE * for_ms / 1_000, || "stream".to_owned());
     pair.work(Order::Work { queue: queue(), how: How::each(), most: count })?;
     pair.load(Order::Stream { queue: queue(), per_second: RATE, for_ms, ahead_ms: AHEAD_MS })?;
-    let until_us = now_us() + (AHEAD_MS.unsigned_abs() + LATE_MS) * 1_000;
+    let until_us = now_us() + (AHEAD_MS.unsigned_abs() + bench.scaled(LATE_MS, 500)) * 1_000;
     pair.work(Order::Wait { queue: queue(), count, until_us })?;
     let Report { seen, .. } = pair.work(Order::Stop { queue: queue() })?;
     let what = format!("{}: lateness of those that came, of {count} at {RATE}/s", side.name);
@@ -128,6 +128,7 @@ fn killed(bench: &mut Bench<'_>, side: &mut Side, mut pair: Pair) -> Result {
     let (mut acknowledged, queue) = (0, || "killed".to_owned());
     let small = bench.scale < 1.0;
     let (loaded, after_ms) = if small { (LOADED / 5, SMALL_DUE_AFTER_MS) } else { (LOADED, DUE_AFTER_MS) };
+    let settled_us = bench.scaled(SETTLED_US, SETTLED_US / 3);
     let step = |from| Order::Schedule { queue: queue(), from, count: STEP, due: Due::Ahead(after_ms) };
     let began = Instant::now();
     while began.elapsed() < loaded {
@@ -152,7 +153,7 @@ fn killed(bench: &mut Bench<'_>, side: &mut Side, mut pair: Pair) -> Result {
         missing = pair.work(Order::Missing { queue: queue(), count: acknowledged })?.done;
         left = pair.load(Order::Left { queue: queue() })?.done;
         // What lies there still is not lost, and what is gone does not come; a broker does not say.
-        if side.kind().takes_instants() && now_us() > due_us + SETTLED_US && (left == 0 || left >= missing) {
+        if side.kind().takes_instants() && now_us() > due_us + settled_us && (left == 0 || left >= missing) {
             break;
         }
     }

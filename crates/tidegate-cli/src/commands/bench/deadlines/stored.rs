@@ -9,14 +9,14 @@ use tidegate::SystemClock;
 use tidegate::core::Millis;
 use tidegate::queue::{
     Answer, Delivery, MAX_BATCH, NewTask, Queue, QueueOptions, QueueStore, Queues, Receipt, RedisQueues, Settle,
-    Settled, SqliteQueueOptions, SqliteQueues, TaskId, Verdict,
+    Settled, SqlQueueOptions, SqlQueues, SqliteQueueOptions, SqliteQueues, TaskId, Verdict,
 };
 
 use super::broken;
 use super::seen::Seen;
 use super::way::{How, PAYLOAD, Stop, Task, Way};
 use crate::commands::bench::redis;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 
 /// How long a worker's stop waits for handlers that run.
 const STOP: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ impl Stored {
     /// In the SQLite file `file`, every answer on the disk.
     ///
     /// # Errors
-    /// [`Failure::Work`].
+    /// [`crate::failure::Failure::Work`].
     pub async fn embedded(file: &Path) -> Result<Self> {
         let store = SqliteQueues::open(SqliteQueueOptions::new(file), Arc::new(SystemClock)).await.map_err(broken)?;
         Ok(Self::of(store))
@@ -47,9 +47,9 @@ impl Stored {
     /// On a database server.
     ///
     /// # Errors
-    /// [`Failure::Work`].
-    pub async fn sql(_url: &str) -> Result<Self> {
-        Err(Failure::Usage("this build has no queues on database servers".to_owned()))
+    /// [`crate::failure::Failure::Work`].
+    pub async fn sql(url: &str) -> Result<Self> {
+        Ok(Self::of(SqlQueues::open(SqlQueueOptions::new(url)).await.map_err(broken)?))
     }
 
     fn of(store: Arc<dyn QueueStore>) -> Self {

@@ -19,7 +19,7 @@ const WAITERS: u64 = 250;
 /// Over which time the waiters of a process come.
 const COME_MS: u64 = 1_000;
 /// How long the line is watched before the lock is given to its first.
-const WATCHED: Duration = Duration::from_secs(3);
+const WATCHED_MS: u64 = 3_000;
 /// Who asks so much later than another stands behind it in the line: on its way it may overtake one that asked just before.
 const BEHIND_US: u64 = 25_000;
 /// The lock's name.
@@ -28,6 +28,7 @@ const NAME: &str = "line";
 /// Measures.
 pub fn measure(bench: &mut Bench<'_>) -> Result {
     let waiters = bench.scaled(WAITERS, 10);
+    let watched = Duration::from_millis(bench.scaled(WATCHED_MS, 1_000));
     let mut processes = start_all("locks-process", PROCESSES, &bench.setup())?;
     let commands = runtime::run(async {
         let redis = Redis::open(&bench.url, &bench.name).await?;
@@ -38,11 +39,11 @@ pub fn measure(bench: &mut Bench<'_>) -> Result {
         }
         tokio::time::sleep(Duration::from_millis(COME_MS) + Duration::from_secs(1)).await;
         let before = redis.info("stats", "total_commands_processed").await?;
-        tokio::time::sleep(WATCHED).await;
+        tokio::time::sleep(watched).await;
         let after = redis.info("stats", "total_commands_processed").await?;
         first.release().await.map_err(failed)?;
         locks.close().await;
-        Ok((after - before) as f64 / WATCHED.as_secs_f64())
+        Ok((after - before) as f64 / watched.as_secs_f64())
     })?;
     let mut grants: Vec<Granted> = Vec::new();
     let mut errors = 0;
