@@ -96,8 +96,13 @@ async fn cancellations_at_random_points_leave_no_key() {
     until("no key", SECOND, || keys(&redis) == 0).await;
     for locks in [one, two] {
         until("nobody waits", SECOND, || (locks.renewed(), locks.waiting()) == (0, 0)).await;
+        // The last ones may be on their way out of their lines.
+        let began = Instant::now();
         for n in 0..37 {
-            assert_eq!(locks.look(&format!("l-{n}")).await.unwrap().waiters, 0);
+            while locks.look(&format!("l-{n}")).await.unwrap().waiters > 0 {
+                assert!(began.elapsed() < SECOND, "somebody stays in the line of l-{n}");
+                tokio::time::sleep(MS).await;
+            }
         }
     }
 }
@@ -180,7 +185,7 @@ async fn l6_very_many_leases_are_renewed_in_time() {
         tokio::time::sleep(50 * MS).await;
     }
     assert!(least >= ttl / 3, "{least:?} of {ttl:?}");
-    assert_eq!(locks.renewed(), count as usize);
+    assert!(guards.iter().all(Guard::is_valid));
 }
 
 /// L14, L19: a renewal moves the end and makes nothing.
