@@ -3,6 +3,8 @@
 //! A store keeps a `tidegate_core::queue::Queue` for each name and does to it what the calls say, each task at once (no other
 //! step on it comes in between). What it answered is durable as far as its [`QueueCapabilities`] promise.
 
+use std::time::Duration;
+
 use tidegate_core::Millis;
 use tidegate_core::queue::model::Place;
 use tidegate_core::queue::{
@@ -119,6 +121,11 @@ pub trait QueueStore: Send + Sync {
 
     /// The store's clock, as well as it is known here. Cheap. What is due is decided by the store itself.
     fn now(&self) -> Millis;
+
+    /// How long until an instant on the store's clock, as finely as that is known here; zero if it has come. Cheap.
+    fn until(&self, at: Millis) -> Duration {
+        Duration::from_millis(at.since(self.now()).max(0).unsigned_abs())
+    }
 
     /// Why it cannot be asked now, if that is known without asking. Cheap.
     fn trouble(&self) -> Option<String> {

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tidegate_core::Millis;
 
@@ -31,7 +31,7 @@ pub struct ServerClock {
     samples: Mutex<Vec<Sample>>,
 }
 
-fn micros(since: std::time::Duration) -> i64 {
+fn micros(since: Duration) -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
@@ -51,8 +51,16 @@ impl ServerClock {
 
     /// Its present instant.
     pub fn now(&self) -> Millis {
-        let us = self.distance_us.load(Ordering::Relaxed).saturating_add(micros(self.began.elapsed()));
-        Millis(us.div_euclid(1_000))
+        Millis(self.now_us().div_euclid(1_000))
+    }
+
+    /// How long until one of its instants, to the microsecond; zero if it has come.
+    pub fn until(&self, at: Millis) -> Duration {
+        Duration::from_micros(at.0.saturating_mul(1_000).saturating_sub(self.now_us()).max(0).unsigned_abs())
+    }
+
+    fn now_us(&self) -> i64 {
+        self.distance_us.load(Ordering::Relaxed).saturating_add(micros(self.began.elapsed()))
     }
 
     /// The server said `server_us` (microseconds since 1970) between these instants.
@@ -83,8 +91,6 @@ impl ServerClock {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn ask(clock: &ServerClock, at_ms: u64, took_ms: u64, server_ms: i64) {
@@ -115,5 +121,8 @@ mod tests {
         clock.forget();
         ask(&clock, 21_000, 500, 21_250 + 9);
         assert_eq!(distance_ms(&clock), 9, "the first of another server counts whatever it took");
+        let left = clock.until(Millis(clock.now().0 + 5));
+        assert!(left > Duration::from_millis(3) && left <= Duration::from_millis(5), "to the microsecond: {left:?}");
+        assert_eq!(clock.until(clock.now()), Duration::ZERO);
     }
 }

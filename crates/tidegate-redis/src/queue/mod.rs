@@ -393,6 +393,10 @@ impl QueueStore for RedisQueues {
         self.inner.clock.now()
     }
 
+    fn until(&self, at: Millis) -> Duration {
+        self.inner.clock.until(at)
+    }
+
     fn trouble(&self) -> Option<String> {
         self.inner.connector.trouble()
     }
