@@ -50,6 +50,10 @@ fn queues_by_hand() {
     assert_eq!(before.json()["purged"], 0);
     assert_eq!(queue(&["requeue", "mail", "--json"]).expect(0, &[]).json()["requeued"], 2);
     assert_eq!(queue(&["purge", "mail", "--yes"]).expect(0, &[]).out, "purged 0 tasks\n");
+    let own = queue(&["stats", "orders", "--json"]).expect(0, &[]).json();
+    assert_eq!((&own["queue"], &own["pending"], &own["lag_ms"]), (&json!("orders"), &json!(0), &json!(0)));
+    queue(&["list", "orders"]).expect(1, &["/v1/parked"]);
+    queue(&["cancel", "orders", "a"]).expect(1, &["reserved-queue"]);
     queue(&["stats", "nobody"]).expect(1, &["unknown-queue"]);
     queue(&["stats", "Bad Name"]).expect(1, &["/queue"]);
     run(&["queue", "stats", "--to", "http://127.0.0.1:9"]).expect(3, &["cannot be reached"]);

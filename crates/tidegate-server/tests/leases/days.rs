@@ -89,6 +89,8 @@ async fn orders_go_on_while_only_the_store_of_queues_is_away() {
     };
     until("the gauges are there", async || gauge("queues-unavailable").await.as_deref() == Some("0")).await;
 
+    let mut waits = api.begin("POST", "/v1/queues/q/claim", &[], &json!({"wait_ms": 2_500})).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
     redis.freeze();
     for n in 0..3 {
         let began = Instant::now();
@@ -111,6 +113,8 @@ async fn orders_go_on_while_only_the_store_of_queues_is_away() {
     assert!(paid.status < 300, "{paid:?}");
     assert_eq!(api.get("/v1/queues/orders").await.json()["pending"], 2);
 
+    // Nobody waits any more who could find out that it is well again.
+    assert_eq!(crate::client::read_one(&mut waits).await.code(), "store-unavailable");
     redis.thaw();
     let back = until("all is well", async || ready().await.json()["status"] == "ready").await;
     assert!(back < 3 * SECOND, "{back:?}");

@@ -143,6 +143,12 @@ impl Claims {
             asked.extend(taken.map(|room| (line, room)));
         }
         if asked.is_empty() {
+            // Nobody wants anything: what the last who did met is over for them.
+            let mut state = Self::lock(&self.state);
+            state.overdue = None;
+            if lines.is_empty() {
+                state.failing = None;
+            }
             return TICK;
         }
         let want = |(line, room): &(&Arc<Line>, OwnedSemaphorePermit)| Want {
@@ -204,12 +210,11 @@ impl Claims {
             }
         }
         let now = self.store.now();
-        let Some(next) = next else { return TICK };
-        let ms = next.since(now);
+        let late = waiting && next.is_some_and(|next| next < now);
         let mut state = Self::lock(&self.state);
-        state.overdue = if ms < 0 && waiting { state.overdue.or_else(|| Some(Instant::now())) } else { None };
+        state.overdue = if late { state.overdue.or_else(|| Some(Instant::now())) } else { None };
         drop(state);
-        Duration::from_millis(ms.max(0).unsigned_abs()).min(TICK)
+        next.map_or(TICK, |next| self.store.until(next).min(TICK))
     }
 }
 
