@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use tidegate::bare_redis::BareAnswer;
+
 use super::child::{Due, Order, now_ms};
 use super::way::{How, PAYLOAD};
 use super::{Bench, ask, rate};
@@ -129,9 +131,17 @@ pub fn cancel(bench: &mut Bench<'_>) -> Result {
     let what = format!("the same while {claimed} others are claimed (half of them gone already)");
     let line = Line::new(what, rate(2 * count, report.took_us), "tasks/s");
     bench.printer.line(line.errors(count - report.done + claimed - worked.seen.distinct + worked.seen.early))?;
-    let slow = bench.on_redis(async |redis| Ok(redis.ask(&["SLOWLOG", "LEN"]).await?.text()))?;
-    let slow = slow.parse::<u64>().unwrap_or(0);
+    let slow = bench.on_redis(slow_scripts)?;
     bench.printer.line(Line::new("scripts of these that took longer than 5 ms (SLOWLOG)", slow as f64, "scripts"))
+}
+
+/// How many calls of scripts the server has noted. What a script runs is noted by itself, too.
+async fn slow_scripts(redis: &Redis) -> Result<u64> {
+    let noted = redis.ask(&["SLOWLOG", "GET", "-1"]).await?.list();
+    // Each is a number, an instant, a duration, the command's words and the client.
+    let word = |entry: BareAnswer| entry.list().into_iter().nth(3).and_then(|words| words.list().into_iter().next());
+    let scripts = noted.into_iter().filter_map(word).filter(|word| word.text().starts_with("EVAL"));
+    Ok(scripts.count() as u64)
 }
 
 /// Has the server note every command that takes longer than 5 ms from now on.
