@@ -43,6 +43,10 @@ use wake::Wake;
 
 /// Connections for claims, so that these never wait behind a burst of schedules.
 const CLAIMS: usize = 2;
+/// Connections for reads.
+const READS: usize = 4;
+/// Connections for counts.
+const COUNTS: usize = 2;
 /// Tries of a read whose connection was lost: a server that came back has closed all of a pool.
 const READ_TRIES: usize = 2;
 
@@ -54,7 +58,8 @@ pub struct SqlQueueOptions {
     pub url: String,
     /// Bounds.
     pub queues: QueueOptions,
-    /// Connections for schedules, answers and the like, `1..=256` (default 8). Claims have 2 more, and reads 4.
+    /// Connections for schedules, answers and the like, `1..=256` (default 8). Claims have 2 more, reads 4, and
+    /// counts 2.
     pub connections: usize,
 }
 
@@ -80,6 +85,8 @@ struct Parts {
     steps: Pool,
     claims: Pool,
     reads: Pool,
+    /// Counts take their time.
+    counts: Pool,
 }
 
 /// Delayed tasks in a SQL database. Any number of processes may have one open; their bounds must agree.
@@ -202,16 +209,19 @@ macro_rules! step {
 /// Runs a read on a connection.
 macro_rules! read {
     ($self:ident, $session:ident => $call:expr) => {
+        read!($self, reads, $session => $call)
+    };
+    ($self:ident, $pool:ident, $session:ident => $call:expr) => {
         Box::pin(async move {
             let parts = $self.parts()?;
             let mut tries = 1;
             loop {
-                let mut lease = parts.reads.get().await?;
+                let mut lease = parts.$pool.get().await?;
                 let $session: &mut Session = &mut lease;
                 let read: fault::Result<_> = async { $call }.await;
                 match read {
                     Ok(found) => return Ok(found),
-                    Err(fault) if fault.class == Class::Lost && tries < READ_TRIES => parts.reads.forget_idle(),
+                    Err(fault) if fault.class == Class::Lost && tries < READ_TRIES => parts.$pool.forget_idle(),
                     Err(fault) => return Err(fault.into()),
                 }
                 tries += 1;
@@ -237,7 +247,8 @@ impl SqlQueues {
         let parts = Parts {
             steps: Pool::new(address.clone(), Role::Queue, options.connections.clamp(1, 256))?,
             claims: Pool::new(address.clone(), Role::Queue, CLAIMS)?,
-            reads: Pool::new(address, Role::Reader, 4)?,
+            reads: Pool::new(address.clone(), Role::Reader, READS)?,
+            counts: Pool::new(address, Role::Audit, COUNTS)?,
         };
         let clock = QueueClock::new();
         head::hear(&mut *parts.reads.get().await?, &clock).await?;
@@ -422,7 +433,7 @@ impl QueueStore for SqlQueues {
     }
 
     fn stats<'a>(&'a self, queues: &'a [QueueName]) -> BoxFuture<'a, Result<Vec<Option<Stats>>>> {
-        read!(self, session => {
+        read!(self, counts, session => {
             let mut stats = Vec::with_capacity(queues.len());
             for queue in queues {
                 stats.push(read::stats(session, &self.clock, queue).await?);
@@ -452,7 +463,7 @@ impl QueueStore for SqlQueues {
         Box::pin(async move {
             let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(parts) = parts {
-                [&parts.steps, &parts.claims, &parts.reads].into_iter().for_each(Pool::close);
+                [&parts.steps, &parts.claims, &parts.reads, &parts.counts].into_iter().for_each(Pool::close);
             }
         })
     }
