@@ -10,7 +10,7 @@ use tidegate::lock::{
     Seal, Sealed, StaleFence, TimeSource,
 };
 use tidegate_backend::{ManualClock, SystemClock};
-use tidegate_conformance::servers::{Redis, Setup, wait_until};
+use tidegate_conformance::servers::{Engine, Folder, Redis, Setup, wait_until};
 use tidegate_core::Millis;
 use tidegate_redis::{Connector, RedisOptions};
 
@@ -212,6 +212,57 @@ async fn a_frozen_process_is_refused(shop: Shop) {
     assert!(ended.success(), "the late writes were refused");
     assert_eq!(shop.counts().await, (4, 0));
     shop.close().await;
+}
+
+/// The server's clock goes back an hour, and forward again (libfaketime; Redis itself does not start under it).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_clock_is_stepped_gives_larger_fences() {
+    let folder = Folder::new();
+    let offset = folder.path().join("offset");
+    let step = |by: &str| std::fs::write(&offset, format!("{by}\n")).unwrap();
+    step("+0");
+    let folders = ["/usr/lib/x86_64-linux-gnu/faketime", "/usr/lib/aarch64-linux-gnu/faketime", "/usr/lib/faketime"];
+    let library =
+        folders.iter().map(|folder| std::path::Path::new(folder).join("libfaketimeMT.so.1")).find(|l| l.exists());
+    let library = library.expect("libfaketime is missing; ./scripts/test installs it (Debian's package faketime)");
+    let setup = Setup::default().engine(Engine::Valkey).env("FAKETIME_NO_CACHE", "1");
+    let setup = setup.env("DONT_FAKE_MONOTONIC", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    let setup = setup.env("FAKETIME_TIMESTAMP_FILE", offset.to_str().unwrap());
+    let valkey = Redis::start_with(setup.env("LD_PRELOAD", library.to_str().unwrap()));
+    let (shop, real) = (sqlite().await, on_redis(&valkey.url(), Arc::new(HostTime)).await);
+    let fenced = Fenced::new(real, shop.fences.clone());
+    let unaware = on_redis(&valkey.url(), Held::new()).await;
+    let mut last = Fence(0);
+    for (by, flushed) in [("-3600", false), ("+3600", false), ("+0", false), ("-3600", true), ("+0", true)] {
+        let late =
+            Fenced::new(unaware.clone(), shop.fences.clone()).acquire("row", ask().without_renewal()).await.unwrap();
+        assert!(late.fence() > last, "{by}");
+        shop.write(&late, true).await.unwrap();
+        step(by);
+        tokio::time::sleep(100 * MS).await;
+        if flushed {
+            valkey.tell(&["FLUSHALL"]);
+        } else if by != "+3600" {
+            // It lasts an hour longer there, and is given back; forward, it is over.
+            assert!(late.release().await.unwrap());
+            last = next_fence(&fenced).await;
+            continue;
+        }
+        let newer = fenced.acquire("row", ask()).await.expect("it is free");
+        assert!(newer.fence() > late.fence(), "{by}");
+        assert_eq!(stale(shop.write(&late, true).await), newer.fence(), "{by}");
+        last = newer.fence();
+        newer.release().await.unwrap();
+    }
+    assert_eq!(shop.counts().await.1, 0);
+    shop.close().await;
+}
+
+async fn next_fence(fenced: &Fenced) -> Fence {
+    let guard = fenced.acquire("row", ask()).await.unwrap();
+    let fence = guard.fence();
+    guard.release().await.unwrap();
+    fence
 }
 
 macro_rules! on_each {
