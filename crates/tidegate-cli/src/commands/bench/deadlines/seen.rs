@@ -142,7 +142,7 @@ mod tests {
     fn a_task_that_comes_again_is_counted_once_and_one_that_does_not_is_missing() {
         let seen = Seen::new(70);
         let now = i64::try_from(now_us() / 1_000).unwrap();
-        for (n, due) in [(0, now - 50), (69, now - 10), (69, now - 10), (3, now + 60_000), (70, now)] {
+        for (n, due) in [(0, now - 50), (69, now - 10), (69, now - 10), (3, now + 60_000), (200, now)] {
             seen.note(n, due, 7 + n);
         }
         let handled = seen.handled();
