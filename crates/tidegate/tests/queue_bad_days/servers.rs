@@ -164,19 +164,27 @@ async fn lost_replies_cost_a_lease_and_no_task() {
             // Longer than a client waits.
             (_, on) => proxy.delay(if on { 800 * MS } else { Duration::ZERO }),
         };
-        spoil(true);
-        let claimed = Instant::now();
-        let lost = one.claim(1, lease, Duration::ZERO).await;
-        assert!(lost.is_err(), "{kind}: {lost:?}");
-        spoil(false);
+        let claimed = loop {
+            // The reply that is cut may be another's, such as a notice: then it is tried again, the task handed back.
+            tokio::time::sleep(100 * MS).await;
+            spoil(true);
+            let claimed = Instant::now();
+            let lost = one.claim(1, lease, Duration::ZERO).await;
+            spoil(false);
+            let Ok(lease) = lost else { break claimed };
+            drop(lease);
+            until("it is handed back", async || numbers(&queue).await == (1, 0, 0)).await;
+        };
         assert_eq!(numbers(&queue).await, (0, 1, 0), "{kind}: the server did it");
         let again = other.claim(1, lease, 10 * SECOND).await.unwrap().keep().remove(0);
         assert!(claimed.elapsed() <= lease + SLACK, "{kind}: {:?}", claimed.elapsed());
         assert_eq!(again.attempt, 2);
         // An acknowledgement whose reply is lost was done; the same again harms nothing.
         until("the way is free", async || one.stats().await.is_ok()).await;
+        tokio::time::sleep(100 * MS).await;
         spoil(true);
-        assert!(one.settle(&[settle(again.receipt)]).await.is_err());
+        let acked = one.settle(&[settle(again.receipt)]).await;
+        assert!(acked.as_ref().map_or(true, |acked| acked[..] == [Settled::Done]), "{kind}: {acked:?}");
         spoil(false);
         assert_eq!(numbers(&queue).await, (0, 0, 0), "{kind}");
         until("the way is free", async || one.stats().await.is_ok()).await;
@@ -184,8 +192,10 @@ async fn lost_replies_cost_a_lease_and_no_task() {
         // A schedule, too: repeated it finds its own task. (The queue is named first, once a connection.)
         mail(&queues).schedule(NewTask::after(id(8), 3_600 * SECOND, 8)).await.unwrap();
         assert!(queue.cancel(&id(8)).await.unwrap());
+        tokio::time::sleep(100 * MS).await;
         spoil(true);
-        assert!(mail(&queues).schedule(far.clone()).await.is_err());
+        let first = mail(&queues).schedule(far.clone()).await;
+        assert!(first.as_ref().map_or(true, |first| first.new), "{kind}: {first:?}");
         spoil(false);
         until("the way is free", async || one.stats().await.is_ok()).await;
         let repeated = mail(&queues).schedule(far.clone()).await.unwrap();
