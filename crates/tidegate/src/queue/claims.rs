@@ -46,6 +46,14 @@ pub(super) struct Line {
     pub once: bool,
 }
 
+impl Line {
+    /// Has it ring once it has room again; whether it has none. What came free meanwhile is seen here or rings.
+    fn starve(&self) -> bool {
+        self.starved.store(true, Ordering::SeqCst);
+        self.room.available_permits() == 0
+    }
+}
+
 pub(super) struct Claims {
     store: Arc<dyn QueueStore>,
     lines: Mutex<Vec<Arc<Line>>>,
@@ -134,11 +142,10 @@ impl Claims {
         let lines: Vec<Arc<Line>> = Self::lock(&self.lines).clone();
         let mut asked = Vec::new();
         for line in &lines {
-            let free = line.room.available_permits().min(MAX_CLAIM);
-            if free == 0 {
-                line.starved.store(true, Ordering::Release);
+            if line.room.available_permits() == 0 && line.starve() {
                 continue;
             }
+            let free = line.room.available_permits().min(MAX_CLAIM);
             let taken = u32::try_from(free).ok().and_then(|free| line.room.clone().try_acquire_many_owned(free).ok());
             asked.extend(taken.map(|room| (line, room)));
         }
@@ -189,10 +196,8 @@ impl Claims {
         let (mut next, mut waiting) = (None::<Millis>, false);
         for ((line, mut room), handout) in asked.into_iter().zip(handouts) {
             let count = handout.tasks.len().min(room.num_permits());
-            let full = count == room.num_permits();
-            if full {
-                line.starved.store(true, Ordering::Release);
-            }
+            // A claim is bounded: a worker with more room than that goes on at once.
+            let full = count == room.num_permits() && (line.starve() || line.once);
             if let Some(at) = handout.next_at {
                 // A worker that is full rings once it has room.
                 if !full {

@@ -35,7 +35,7 @@ pub(super) async fn run(
     let mut batch: Vec<Given> = Vec::with_capacity(MAX_BATCH);
     let (queue, mut pause) = (&line.queue, FIRST);
     let ring = || {
-        if line.starved.swap(false, Ordering::AcqRel) {
+        if line.starved.swap(false, Ordering::SeqCst) {
             bell.notify_one();
         }
     };

@@ -67,6 +67,31 @@ async fn no_more_run_at_once_than_may() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_with_room_for_more_than_one_claim_gets_it_at_once() {
+    let queues = in_memory();
+    let mail = mail(&queues);
+    due(&mail, 1_500).await;
+    let (begun, release) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let (count, wait) = (begun.clone(), release.clone());
+    // None ends before the others have begun: nothing rings meanwhile.
+    let worker = mail.worker().concurrency(1_200).each(move |_| {
+        let wait = wait.clone();
+        count.fetch_add(1, Ordering::SeqCst);
+        async move { wait.notified().await }
+    });
+    let took = until("it is full", async || begun.load(Ordering::SeqCst) >= 1_200).await;
+    assert!(took < SECOND, "a claim every half second: {took:?}");
+    tokio::time::sleep(50 * MS).await;
+    assert_eq!(begun.load(Ordering::SeqCst), 1_200, "never more than it may");
+    until("all are done", async || {
+        release.notify_waiters();
+        left(&mail).await == (0, 0, 0)
+    })
+    .await;
+    worker.stop(SECOND).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_fails_comes_again_and_dies_in_the_end() {
     let queues = in_memory();
     let mail = mail(&queues);
