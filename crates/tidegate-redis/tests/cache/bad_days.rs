@@ -343,10 +343,10 @@ async fn values_of_16_mib_pass_and_longer_ones_are_refused_alone() {
     let options = tidegate_redis::RedisCacheOptions { timeout: 5 * SECOND, ..Default::default() };
     let cache = shelf::open_with(&redis.url(), "x", options).await;
     let [a, b] = ["a", "b"].map(key);
-    let bytes = sized(&a, 1, None, (16 << 20) - 200);
+    let bytes = sized(&a, 1, None, 16 << 20);
     load(&cache, &a, &bytes).await;
     assert_eq!(cache.read(&a).await.unwrap(), Some(bytes));
-    let long = sized(&b, 1, None, 16 << 20);
+    let long = sized(&b, 1, None, 17 << 20);
     let operations = [(b.clone(), lease(1)), (b.clone(), fill(1, &long)), (a.clone(), invalidate(None))];
     let mut replies = cache.apply(&operations).await.into_iter();
     assert!(matches!(replies.next(), Some(Ok(Reply::Granted(_)))));

@@ -90,12 +90,11 @@ where
     }
 
     /// Counts an answer that a flight gave without its readers having asked the store.
-    pub(super) fn count_shared(&self, bytes: &Bytes, answer: Option<&Read<V>>) {
+    pub(super) fn count_shared(&self, answer: Option<&Read<V>>) {
         if answer.is_some_and(|read| read.source == Source::Store) {
             self.metrics.counts.store_hits.one();
         } else {
             self.metrics.counts.misses.one();
-            self.hot.missed(bytes);
         }
     }
 
@@ -121,7 +120,11 @@ where
             // Each has its own way out: an older copy, a remembered failure, a load within the budget; or a refusal.
             Look::Down => Landed::again(),
             Look::Hint(hint) if self.inner.refuses(&self.bytes, &hint).await => Landed::again(),
-            Look::Hint(hint) => self.load(hint, None).await,
+            Look::Hint(hint) => {
+                // Now, not when it has landed: what is loaded already needs no warming.
+                self.inner.hot.missed(&self.bytes);
+                self.load(hint, None).await
+            }
         }
     }
 }

@@ -33,7 +33,8 @@ async fn a_value_of_50_mb_is_loaded_once_not_stored_and_delays_nobody() {
     let redis = Redis::start();
     let caches = Caches::builder(store(&redis.url()).await).start().unwrap();
     let loads = Arc::new(AtomicU64::new(0));
-    let large = caches.cache("large").codec(Raw).loader({
+    // No hot keys: a warm-up that meets the end of a load would load once more what cannot be stored.
+    let large = caches.cache("large").codec(Raw).hot_keys(0).loader({
         let loads = loads.clone();
         move |_: u64, _| {
             loads.fetch_add(1, Ordering::SeqCst);

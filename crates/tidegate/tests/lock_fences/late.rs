@@ -185,7 +185,13 @@ async fn child_that_is_frozen() {
     let (unaware, aware): (Guard, Guard) = (of(Held::new(), "row").await, of(Arc::new(HostTime), "row-2").await);
     target.write(&unaware, true).await.unwrap();
     target.write(&aware, true).await.unwrap();
+    let mut seen = Instant::now();
     Command::new("kill").args(["-STOP", &std::process::id().to_string()]).status().unwrap();
+    // On a busy machine this thread may run on for a while before it is stopped.
+    while seen.elapsed() < SECOND * 7 / 10 {
+        seen = Instant::now();
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let (unaware, aware) = (target.write(&unaware, true).await, target.write(&aware, true).await);
     assert!(matches!(unaware, Err(FenceError::Stale(_) | FenceError::Lock(LockError::Lost))), "{unaware:?}");
     assert!(matches!(aware, Err(FenceError::Stale(_) | FenceError::Lock(LockError::Lost))), "{aware:?}");

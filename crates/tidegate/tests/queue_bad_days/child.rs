@@ -30,7 +30,7 @@ impl Part {
     /// One line, in one write.
     fn note(&self, what: &str, task: &Delivery<u64>) {
         let Delivery { id, attempt, receipt, due_at, .. } = task;
-        let late = self.queues.now().since(*due_at);
+        let late = super::common::late_ms(&self.queues, *due_at);
         let line = format!("{} {what} {id} {attempt} {} {late}\n", self.setup.who, receipt.0);
         (&self.log).write_all(line.as_bytes()).unwrap();
     }
