@@ -255,7 +255,7 @@ where
                     let landed = self.wait(&mut landing, bytes, how).await;
                     let fallback = || self.fallback(bytes).map(|(_, read)| Ok(read));
                     if let Some(answer) = landed.map_or_else(fallback, |landed| self.take(landed, asked, how)) {
-                        self.count_shared(bytes, answer.as_ref().ok());
+                        self.count_shared(answer.as_ref().ok());
                         return answer.map(Some);
                     }
                     if let Some(read) = self.further_hit(key, bytes) {
