@@ -9,6 +9,7 @@
 //! - [`cache`]: what a cache stores, how long it lives, who may write it.
 //! - [`queue`]: the delay queue: tasks, leases, attempts, the dead.
 //! - [`lock`]: locks: holders, fences, the line.
+//! - [`feed`]: posts, follows, pages of a home timeline.
 //! - [`audit`]: the invariants I1..I8, over plain rows; demo, replay, reconcile and tests share it.
 //!
 //! Time arrives as an argument, ids that are not the caller's come from an injected source.
@@ -18,6 +19,7 @@ pub mod cache;
 pub mod command;
 pub mod engine;
 pub mod event;
+pub mod feed;
 pub mod gate;
 pub mod id;
 pub mod json;

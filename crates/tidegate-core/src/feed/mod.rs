@@ -1,0 +1,24 @@
+//! The feed: what the people a user follows posted, newest first.
+//!
+//! - [`post`]: posts, reposts, who sees them; [`place`]: their order in time, and the part of it that a page may show.
+//! - [`page`]: what is asked of a feed and what comes back; how an entry of an author's set becomes an item of a page.
+//! - [`walk`]: which sets of which authors a page needs (Fagin's threshold algorithm), without doing any I/O.
+//! - [`model`]: a whole community in memory: the meaning of every operation, and what every store is held against.
+
+pub mod model;
+pub mod page;
+pub mod place;
+pub mod post;
+#[cfg(test)]
+mod tests;
+pub mod walk;
+
+pub use page::{Ask, Cursor, CursorExpired, End, Item, MAX_PAGE_ITEMS, MAX_SHOWN_REASONS, Page, Reason, item_of};
+pub use place::{Edge, Order, Place, Range, WINDOW_MS};
+pub use post::{
+    Body, BodyError, Content, MAX_BODY_BYTES, NewPost, Post, PostEdit, PostId, UserId, Visibility, digest, is_visible,
+};
+pub use walk::{Step, Walk, Want};
+
+/// Most users that one follows, unless the settings say otherwise.
+pub const DEFAULT_MAX_FOLLOWEES: usize = 20_000;
