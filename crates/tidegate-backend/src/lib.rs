@@ -11,6 +11,7 @@
 //! - [`membership`]: [`MembershipStore`], where processes share which ids there are.
 //! - [`queue`]: [`QueueStore`], where the tasks of a delay queue lie.
 //! - [`lock`]: [`LockStore`], where locks lie. [`fence`]: [`Fences`], what keeps a late holder from the data.
+//! - [`feed`]: [`FeedLedger`], the truth of timelines, and [`FeedStore`], the copies that pages are made from.
 //! - [`stored`]: what every SQL ledger does alike.
 //! - [`error`]: [`Error`] and its [`ErrorKind`].
 //!
@@ -21,6 +22,7 @@ pub mod cache;
 pub mod clock;
 pub mod deadlines;
 pub mod error;
+pub mod feed;
 pub mod fence;
 pub mod gate;
 pub mod ledger;
@@ -36,6 +38,7 @@ pub use cache::{CacheCapabilities, CacheKey, CacheNotice, CacheStore};
 pub use clock::{Clock, ClockStatus, ManualClock, SystemClock};
 pub use deadlines::{Claim, DeadlineQueue, IndexState, Receipt, Retry};
 pub use error::{Error, ErrorKind, Result};
+pub use feed::{FeedCapabilities, FeedCommit, FeedLedger, FeedStore};
 pub use fence::{Fences, Seal, Sealed};
 pub use futures_util::future::BoxFuture;
 pub use gate::Gate;

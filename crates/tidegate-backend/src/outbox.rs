@@ -86,6 +86,11 @@ impl OutboxEntry {
         }
     }
 
+    /// A new entry of the feed (`crate::feed`).
+    pub(crate) fn of_feed(namespace: &str, key: Bytes, floor: Option<RowVersion>, at: Millis) -> Self {
+        Self { id: new_id(), kind: OutboxKind::Cache, namespace: namespace.into(), key, floor, committed_at: at }
+    }
+
     /// The bytes of its column `entry_key`: the namespace, a zero byte, the encoded key.
     #[must_use]
     pub fn stored_key(&self) -> Vec<u8> {

@@ -242,6 +242,16 @@ impl Key for crate::SkuId {
     }
 }
 
+impl Key for crate::OrderId {
+    fn write(&self, to: &mut KeyWriter) {
+        to.field(self.as_str().as_bytes());
+    }
+
+    fn read(from: &mut KeyReader<'_>) -> Option<Self> {
+        std::str::from_utf8(from.field()?).ok().and_then(|text| Self::parse(text).ok())
+    }
+}
+
 macro_rules! numbers {
     ($($number:ty),*) => {$(
         impl Key for $number {

@@ -3,8 +3,13 @@
 //! - [`post`]: posts, reposts, who sees them; [`place`]: their order in time, and the part of it that a page may show.
 //! - [`page`]: what is asked of a feed and what comes back; how an entry of an author's set becomes an item of a page.
 //! - [`walk`]: which sets of which authors a page needs (Fagin's threshold algorithm), without doing any I/O.
+//! - [`engine`]: what a batch of commands does to the ledger's rows. [`change`]: what stores are told of it; [`copy`]: what
+//!   they make of that.
 //! - [`model`]: a whole community in memory: the meaning of every operation, and what every store is held against.
 
+pub mod change;
+pub mod copy;
+pub mod engine;
 pub mod model;
 pub mod page;
 pub mod place;
@@ -13,6 +18,9 @@ pub mod post;
 mod tests;
 pub mod walk;
 
+pub use change::{AuthorSet, Change, Entry, Fill, Head, Repost, Subject, Ties, Version, What, first_version};
+pub use copy::{MAX_REPOSTS, MAX_SET, MAX_WHOLE_REPOSTS, Reposts, SetPart};
+pub use engine::{Command, Decision, Outcome, Rows, StoredPost, UserRow, Wants, Writes, decide};
 pub use page::{Ask, Cursor, CursorExpired, End, Item, MAX_PAGE_ITEMS, MAX_SHOWN_REASONS, Page, Reason, item_of};
 pub use place::{Edge, Order, Place, Range, WINDOW_MS};
 pub use post::{

@@ -1,12 +1,14 @@
 //! The delay queue on Redis.
 //!
-//! - `wire.rs`: tasks as scripts take and give them. `known.rs`: queues this process has begun, and what was lost.
+//! - `claim.rs`: claims. `wire.rs`: tasks as scripts take and give them. `known.rs`: queues this process has begun, what was
+//!   lost, and which were quiet.
 //!
 //! A queue is two sorted sets of ids, scored by the instant at which a task can be handed out next: those that wait, and
 //! those that are leased, which are due again when their lease ends. A third has the dead. What else is known of a task is
 //! one field of a hash, and a far task without a payload has none. All keys of a queue lie in one slot of a Cluster; none
 //! expires. What is due is decided by the server's clock.
 
+mod claim;
 mod known;
 mod wire;
 
@@ -18,11 +20,8 @@ use tidegate_backend::clock::ServerClock;
 use tidegate_backend::queue::{Listing, MAX_PURGE, next_place};
 use tidegate_backend::{BoxFuture, Handout, QueueCapabilities, QueueOptions, QueueStore, Result, Want};
 use tidegate_core::Millis;
-use tidegate_core::queue::model::{Place, lapsed_error};
-use tidegate_core::queue::rules::newest_of;
-use tidegate_core::queue::{
-    MAX_BATCH, MAX_BATCH_BYTES, QueueName, Schedule, Scheduled, Settle, Settled, Stats, Task, TaskId, TaskState,
-};
+use tidegate_core::queue::model::Place;
+use tidegate_core::queue::{QueueName, Schedule, Scheduled, Settle, Settled, Stats, Task, TaskId, TaskState};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -35,6 +34,9 @@ use crate::scripts;
 
 /// Between two looks at the server's clock while nobody asks for anything else.
 const LOOK: Duration = Duration::from_secs(10);
+/// Most tasks of one script: it holds up everyone else for less than a millisecond. Calls with more are several scripts, which
+/// go and come together; of claims one after the other.
+const PIECE: usize = 128;
 
 /// Delayed tasks in Redis or Valkey, shared by every process that names the same server and name.
 pub struct RedisQueues {
@@ -151,6 +153,7 @@ impl Inner {
         vec![clock; 5]
     }
 
+    /// The first answer of a call tells the time best: the others were given later than it, but arrive with it.
     fn heard(&self, asked: Instant, stamp: &Value) -> Result<()> {
         self.clock.learn(asked, Instant::now(), reply::integer(stamp)?);
         Ok(())
@@ -185,10 +188,12 @@ impl Inner {
         let asked = Instant::now();
         let answers = self.connector.run(batches.iter().map(call).collect()).await;
         let mut scheduled = Vec::with_capacity(tasks.len());
-        for (batch, answer) in batches.iter().zip(answers) {
+        for (n, (batch, answer)) in batches.iter().zip(answers).enumerate() {
             let answer = answer?;
             let [stamp, number, began, earlier] = reply::parts::<4>(&answer)?;
-            self.heard(asked, stamp)?;
+            if n == 0 {
+                self.heard(asked, stamp)?;
+            }
             self.known.has_number(queue, reply::bytes(number)?);
             if reply::integer(began)? == 1 {
                 // The list may have been lost with the queue.
@@ -210,49 +215,12 @@ impl Inner {
         let keys = self.keys.queue(queue)[..4].to_vec();
         let call = |ids: &[TaskId]| Call::script(&scripts::QUEUE_CANCEL, keys.clone(), wire::ids(ids));
         let mut there = Vec::with_capacity(ids.len());
-        for answer in self.connector.run(ids.chunks(MAX_BATCH).map(call).collect()).await {
+        for answer in self.connector.run(ids.chunks(PIECE).map(call).collect()).await {
             for one in reply::list(&answer?)? {
                 there.push(reply::integer(one)? == 1);
             }
         }
         Ok(there)
-    }
-
-    async fn claim(&self, wants: &[Want]) -> Result<Vec<Handout>> {
-        let attempts = self.options.max_attempts;
-        let call = |want: &Want| {
-            let max = want.max.min(MAX_BATCH);
-            let arguments = vec![
-                max.to_string().into_bytes(),
-                newest_of(max).to_string().into_bytes(),
-                decimal(want.lease_ms),
-                attempts.to_string().into_bytes(),
-                MAX_BATCH_BYTES.to_string().into_bytes(),
-                lapsed_error(attempts).into_bytes(),
-            ];
-            Call::script(&scripts::QUEUE_CLAIM, self.keys.queue(&want.queue).to_vec(), arguments)
-        };
-        let asked = Instant::now();
-        let answers = self.connector.run(wants.iter().map(call).collect()).await;
-        let (mut handouts, mut failed) = (Vec::with_capacity(wants.len()), None);
-        for (want, answer) in wants.iter().zip(answers) {
-            let handout = answer.and_then(|answer| {
-                let [stamp, number, head] = reply::parts::<3>(&answer)?;
-                self.heard(asked, stamp)?;
-                self.known.has_number(&want.queue, reply::bytes(number)?);
-                let tasks = wire::claimed(&reply::list(&answer)?[3..])?;
-                Ok(Handout { tasks, next_at: reply::score(head)?.map(wire::instant) })
-            });
-            // What was claimed is handed out, whatever else is wrong.
-            handouts.push(handout.unwrap_or_else(|e| {
-                failed = Some(e);
-                Handout { tasks: Vec::new(), next_at: None }
-            }));
-        }
-        match failed {
-            Some(e) if handouts.iter().all(|handout| handout.tasks.is_empty()) => Err(e),
-            _ => Ok(handouts),
-        }
     }
 
     async fn settle(&self, queue: &QueueName, tasks: &[Settle]) -> Result<Vec<Settled>> {
@@ -264,10 +232,12 @@ impl Inner {
         };
         let asked = Instant::now();
         let mut settled = Vec::with_capacity(tasks.len());
-        for answer in self.connector.run(tasks.chunks(MAX_BATCH).map(call).collect()).await {
+        for answer in self.connector.run(tasks.chunks(PIECE).map(call).collect()).await {
             let answer = answer?;
             let [stamp, earlier] = reply::parts::<2>(&answer)?;
-            self.heard(asked, stamp)?;
+            if settled.is_empty() {
+                self.heard(asked, stamp)?;
+            }
             if reply::integer(earlier)? == 1 {
                 self.woken();
             }
@@ -281,9 +251,9 @@ impl Inner {
     async fn get(&self, queue: &QueueName, ids: &[TaskId]) -> Result<Vec<Option<Task>>> {
         let keys = self.keys.queue(queue).to_vec();
         let call = |ids: &[TaskId]| Call::script(&scripts::QUEUE_GET, keys.clone(), wire::ids(ids));
-        let answers = self.connector.run(ids.chunks(MAX_BATCH).map(call).collect()).await;
+        let answers = self.connector.run(ids.chunks(PIECE).map(call).collect()).await;
         let mut tasks = Vec::with_capacity(ids.len());
-        for (ids, answer) in ids.chunks(MAX_BATCH).zip(answers) {
+        for (ids, answer) in ids.chunks(PIECE).zip(answers) {
             let answer = answer?;
             let (now, rest) = wire::timed(&answer)?;
             for (id, parts) in ids.iter().zip(rest.chunks_exact(3)) {
@@ -370,7 +340,7 @@ impl Inner {
         let before = before.map_or_else(|| b"+inf".to_vec(), |before| decimal(before.0));
         let mut gone = 0;
         loop {
-            let most = (MAX_PURGE - gone).min(MAX_BATCH);
+            let most = (MAX_PURGE - gone).min(PIECE);
             let arguments = vec![before.clone(), most.to_string().into_bytes()];
             let call = Call::script(&scripts::QUEUE_PURGE, vec![dead.clone(), tasks.clone()], arguments);
             let answer = self.connector.one(call).await?;
@@ -410,7 +380,7 @@ impl QueueStore for RedisQueues {
     }
 
     fn claim<'a>(&'a self, wants: &'a [Want]) -> BoxFuture<'a, Result<Vec<Handout>>> {
-        Box::pin(self.inner.claim(wants))
+        Box::pin(claim::claim(&self.inner, wants))
     }
 
     fn settle<'a>(&'a self, queue: &'a QueueName, tasks: &'a [Settle]) -> BoxFuture<'a, Result<Vec<Settled>>> {

@@ -6,10 +6,11 @@ use tidegate_backend::Result;
 use tidegate_core::Millis;
 use tidegate_core::queue::model::Place;
 use tidegate_core::queue::{
-    Claimed, Condition, Due, MAX_BATCH, MAX_BATCH_BYTES, QueueName, Receipt, Schedule, Scheduled, Settle, Settled,
-    Stats, Task, TaskId, TaskState, Verdict,
+    Claimed, Condition, Due, MAX_BATCH_BYTES, QueueName, Receipt, Schedule, Scheduled, Settle, Settled, Stats, Task,
+    TaskId, TaskState, Verdict,
 };
 
+use super::PIECE;
 use crate::reply;
 
 /// Bytes of an entry before its error and its payload.
@@ -33,7 +34,7 @@ pub(super) fn ids(ids: &[TaskId]) -> Vec<Vec<u8>> {
 pub(super) fn batches(tasks: &[Schedule]) -> Vec<&[Schedule]> {
     let (mut batches, mut from, mut bytes) = (Vec::new(), 0, 0);
     for (at, task) in tasks.iter().enumerate() {
-        let full = at - from >= MAX_BATCH || bytes + task.payload.len() > MAX_BATCH_BYTES;
+        let full = at - from >= PIECE || bytes + task.payload.len() > MAX_BATCH_BYTES;
         if at > from && full {
             batches.push(&tasks[from..at]);
             (from, bytes) = (at, 0);
@@ -98,6 +99,11 @@ impl Entry {
         Ok(Self { due_at: Millis(due), attempt: u32::from(short(16)), error, payload })
     }
 
+    fn receipt(value: &Value) -> Result<u64> {
+        let receipt = reply::bytes(value)?.get(8..).and_then(<[u8]>::first_chunk);
+        receipt.map(|receipt| u64::from_be_bytes(*receipt)).ok_or_else(|| reply::strange(value))
+    }
+
     fn task(self, id: TaskId, state: TaskState, score: Millis, now: Millis) -> Task {
         let lapsed = state == TaskState::Leased && score <= now;
         Task {
@@ -113,7 +119,7 @@ impl Entry {
     }
 }
 
-fn score(value: &Value) -> Result<Millis> {
+pub(super) fn score(value: &Value) -> Result<Millis> {
     reply::score(value)?.map(instant).ok_or_else(|| reply::strange(value))
 }
 
@@ -170,25 +176,28 @@ pub(super) fn scheduled(
     Ok(())
 }
 
-pub(super) fn claimed(answer: &[Value]) -> Result<Vec<Claimed>> {
+/// Id, score before and entry of each, leased `until`.
+pub(super) fn claimed(answer: &[Value], until: Millis) -> Result<Vec<Claimed>> {
     let one = |parts: &[Value]| {
-        let [name, visible, until, attempt, receipt, due, payload] = parts else {
-            return Err(reply::strange(&Value::Nil));
-        };
-        // Below 0: it is suspect.
-        let (suspect, attempt) = (reply::integer(attempt)? < 0, reply::integer(attempt)?.unsigned_abs());
+        let [name, visible, entry] = parts else { return Err(reply::strange(&Value::Nil)) };
+        let visible = reply::bytes(visible)?;
+        let (suspect, visible) = visible.strip_prefix(b"!").map_or((false, visible), |visible| (true, visible));
+        let visible = std::str::from_utf8(visible).ok().and_then(|score| score.parse().ok());
+        let receipt = Receipt(Entry::receipt(entry)?);
+        // What is leased has an entry.
+        let Entry { due_at, attempt, payload, .. } = Entry::read(entry, until)?;
         Ok(Claimed {
             id: id(name)?,
-            due_at: score(due)?,
-            visible_at: score(visible)?,
-            payload: Bytes::copy_from_slice(reply::bytes(payload)?),
-            attempt: u32::try_from(attempt).map_err(|_| reply::strange(name))?,
-            receipt: Receipt(u64::try_from(reply::integer(receipt)?).map_err(|_| reply::strange(receipt))?),
-            lease_until: score(until)?,
+            due_at,
+            visible_at: visible.map(instant).ok_or_else(|| reply::strange(name))?,
+            payload,
+            attempt,
+            receipt,
+            lease_until: until,
             suspect,
         })
     };
-    answer.chunks_exact(7).map(one).collect()
+    answer.chunks_exact(3).map(one).collect()
 }
 
 pub(super) fn settled(value: &Value) -> Result<Settled> {

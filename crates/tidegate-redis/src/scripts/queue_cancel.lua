@@ -2,7 +2,7 @@
 -- KEYS     waiting, leased, dead, tasks
 -- ARGV     ids
 -- returns  1 or 0 for each: whether it was there
--- bound    512 tasks
+-- bound    128 tasks
 local waiting, leased, dead, tasks = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local reply = {}
 for i = 1, #ARGV do

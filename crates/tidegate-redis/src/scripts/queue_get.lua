@@ -2,7 +2,7 @@
 -- KEYS     waiting, leased, dead, tasks, mark
 -- ARGV     ids
 -- returns  the queue's time (ms), then state ('W', 'L', 'D', or '' for none), score and entry of each
--- bound    512 tasks
+-- bound    128 tasks
 local waiting, leased, dead, tasks, mark = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

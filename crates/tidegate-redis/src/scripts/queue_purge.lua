@@ -2,7 +2,7 @@
 -- KEYS     dead, tasks
 -- ARGV[1]  the score they must be below, or '+inf', ARGV[2] most tasks
 -- returns  how many went, and 1 if there are more
--- bound    512 tasks
+-- bound    128 tasks
 local dead, tasks = KEYS[1], KEYS[2]
 local below = ARGV[1] == '+inf' and ARGV[1] or '(' .. ARGV[1]
 local found = redis.call('ZRANGEBYSCORE', dead, '-inf', below, 'LIMIT', 0, tonumber(ARGV[2]))

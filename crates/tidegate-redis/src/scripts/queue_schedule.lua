@@ -5,7 +5,7 @@
 -- ARGV[5..] id, instant ('+' before a delay), condition ('a'bsent, 'e'arlier, 'l'ater, al'w'ays), payload of each task
 -- returns  time (microseconds), number of the queue, whether it began here, whether the head moved forward, then for each task
 --          'N' or 'C' and its instant (new, changed), or its state ('W', 'L', 'D'), score and entry (left alone)
--- bound    512 tasks, 1 MiB of payload (or one task)
+-- bound    128 tasks, 1 MiB of payload (or one task)
 -- An entry of tasks: instant (8 bytes, big-endian), receipt (8), attempt (2), length of the error (2), error, payload.
 local waiting, leased, dead, tasks, mark = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local time = redis.call('TIME')

@@ -15,6 +15,8 @@ use tidegate_core::queue::{Claimed, QueueName};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
+use super::alarm::Alarm;
+
 /// Longest sleep.
 const TICK: Duration = Duration::from_millis(500);
 /// Shortest sleep on a store that does not hear of other processes; it doubles up to [`TICK`] while nothing is found.
@@ -250,6 +252,7 @@ async fn run(claims: std::sync::Weak<Claims>, bell: Arc<Notify>) {
         Some(claims) => Pace::new(claims.store.capabilities().wakes),
         None => return,
     };
+    let mut alarm = Alarm::default();
     loop {
         let (sleep, earlier) = {
             let Some(claims) = claims.upgrade() else { return };
@@ -262,10 +265,19 @@ async fn run(claims: std::sync::Weak<Claims>, bell: Arc<Notify>) {
             continue;
         }
         tokio::select! {
-            () = tokio::time::sleep(sleep) => {}
+            () = until_due(&mut alarm, sleep) => {}
             () = earlier => {}
             () = bell.notified() => {}
         }
+    }
+}
+
+/// A sleep after which something is due ends to the point; the longest one has no such end.
+async fn until_due(alarm: &mut Alarm, sleep: Duration) {
+    if sleep < TICK {
+        alarm.sleep(sleep).await;
+    } else {
+        tokio::time::sleep(sleep).await;
     }
 }
 

@@ -6,11 +6,12 @@
 //! - [`Worker`], [`WorkerBuilder`]: handlers, how many at once, how they stop. [`Delivery`], [`Answer`]: what a handler
 //!   gets and says.
 //! - [`RawQueue`]: a queue as bytes, for callers that keep leases themselves.
-//! - `claims`: the loop. `running`: leases of what is being handled. `settle`: answers on their way to the store.
+//! - `claims`: the loop. `alarm`: its sleeps. `running`: leases of what is being handled. `settle`: answers on their way to the store.
 //!
 //! Exactly once is the handler's part: it must bear being called twice with the same task (a compare-and-set, a fence, an
 //! idempotency key), since the process may die between the work and its acknowledgement.
 
+mod alarm;
 mod claims;
 mod errors;
 mod handle;
