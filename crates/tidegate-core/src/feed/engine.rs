@@ -78,8 +78,10 @@ pub struct UserRow {
 pub struct Wants {
     /// Posts by name.
     pub posts: BTreeSet<PostId>,
-    /// Reposts by root and author.
+    /// Reposts by root and author; each is to be loaded among [`Rows::posts`], too.
     pub reposts: BTreeSet<(PostId, UserId)>,
+    /// Names of posts to publish: whether there are reposts, by anybody, of one that had the name before.
+    pub roots: BTreeSet<PostId>,
     /// Users' rows; one that is not there is as good as [`UserRow::default`], and its name must be locked.
     pub users: BTreeSet<UserId>,
     /// Who may follow whom.
@@ -97,6 +99,8 @@ pub struct Rows {
     pub posts: Map<PostId, StoredPost>,
     /// The repost of a root by an author.
     pub reposts: Map<(PostId, UserId), PostId>,
+    /// Names that have reposts.
+    pub roots: BTreeSet<PostId>,
     /// Users.
     pub users: Map<UserId, UserRow>,
     /// Who follows whom since when.
@@ -143,9 +147,10 @@ impl Wants {
                 Command::Publish(new) => {
                     wants.posts.insert(new.id.clone());
                     wants.users.insert(new.author.clone());
-                    if let Content::Repost(of) = &new.content {
-                        wants.posts.insert(of.clone());
-                    }
+                    match &new.content {
+                        Content::Body(_) => wants.roots.insert(new.id.clone()),
+                        Content::Repost(of) => wants.posts.insert(of.clone()),
+                    };
                 }
                 Command::Edit(id, _) | Command::Delete(id) => {
                     wants.posts.insert(id.clone());
@@ -281,12 +286,17 @@ impl Batch {
                     return first.map_or(Published::UnknownRoot, Published::Same);
                 }
                 self.rows.reposts.insert(by, post.id.clone());
+                self.rows.roots.insert(root.clone());
                 self.set_repost(root, &post);
                 Some(root.clone())
             }
         };
+        let root_is_shown = root.is_none() && self.rows.roots.contains(&post.id);
         let entry = Entry { place: place_of(&post), root };
         self.write_post(StoredPost { post: post.clone(), row: 0, reposts: 0 });
+        if root_is_shown {
+            self.revive(&post.id);
+        }
         self.tell_posts(&post.author, |added, _, _| added.push(entry));
         Published::New(post)
     }
@@ -431,7 +441,8 @@ impl Batch {
 
     /// The next version of a root's reposts, from which to which; `None`: the root is gone, and nobody asks for them.
     fn raise_root(&mut self, root: &PostId) -> Option<(Version, Version)> {
-        let mut stored = self.rows.posts.get(root)?.clone();
+        let is_root = |stored: &&StoredPost| matches!(stored.post.content, Content::Body(_));
+        let mut stored = self.rows.posts.get(root).filter(is_root)?.clone();
         let before = stored.reposts;
         let next = if before == 0 { first_version(self.now) } else { before + 1 };
         match self.told.get_mut(&Subject::Root(root.clone())) {
@@ -452,6 +463,17 @@ impl Batch {
             self.rows.posts.insert(root.clone(), stored);
         }
         Some((before, version))
+    }
+
+    /// A post has the name of one that was deleted, and the reposts of that are its reposts now.
+    fn revive(&mut self, root: &PostId) {
+        let Some(mut stored) = self.rows.posts.get(root).cloned() else { return };
+        let told = self.told.get(&Subject::Root(root.clone())).map_or(0, |change| change.version + 1);
+        stored.reposts = first_version(self.now).max(told);
+        let floor = Change { prev: 0, version: stored.reposts, what: What::Floor(Subject::Root(root.clone())) };
+        self.told.insert(floor.subject(), floor);
+        self.out.writes.posts.insert(root.clone(), Some(stored.clone()));
+        self.rows.posts.insert(root.clone(), stored);
     }
 
     fn set_repost(&mut self, root: &PostId, post: &Post) {

@@ -5,6 +5,7 @@
 //! - [`walk`]: which sets of which authors a page needs (Fagin's threshold algorithm), without doing any I/O.
 //! - [`engine`]: what a batch of commands does to the ledger's rows. [`change`]: what stores are told of it; [`copy`]: what
 //!   they make of that.
+//! - [`table`]: those rows in memory.
 //! - [`model`]: a whole community in memory: the meaning of every operation, and what every store is held against.
 
 pub mod change;
@@ -14,6 +15,9 @@ pub mod model;
 pub mod page;
 pub mod place;
 pub mod post;
+#[cfg(test)]
+mod rows_tests;
+pub mod table;
 #[cfg(test)]
 mod tests;
 pub mod walk;
@@ -26,6 +30,7 @@ pub use place::{Edge, Order, Place, Range, WINDOW_MS};
 pub use post::{
     Body, BodyError, Content, MAX_BODY_BYTES, NewPost, Post, PostEdit, PostId, UserId, Visibility, digest, is_visible,
 };
+pub use table::Table;
 pub use walk::{Step, Walk, Want};
 
 /// Most users that one follows, unless the settings say otherwise.

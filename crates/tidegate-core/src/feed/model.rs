@@ -279,7 +279,7 @@ impl Community {
                     Order::Newest => place.at < range.low,
                     Order::Oldest => !range.top.is_above(place),
                 };
-                let cut = sources.iter().any(|author| self.places(author).any(beyond));
+                let cut = range.is_empty() || sources.iter().any(|author| self.places(author).any(beyond));
                 Err(if cut { End::Window } else { End::Complete })
             }
         };

@@ -89,7 +89,8 @@ impl Item {
 pub enum End {
     /// None of those who are followed has a post beyond it.
     Complete,
-    /// They have, but beyond what a feed shows, or beyond what was asked for.
+    /// They have, but beyond what a feed shows, or beyond what was asked for. Also: nothing of what was asked for is within
+    /// what a feed shows.
     Window,
 }
 

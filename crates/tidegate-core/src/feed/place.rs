@@ -82,6 +82,12 @@ impl Range {
     pub fn has(&self, place: &Place) -> bool {
         place.at >= self.low && self.top.is_above(place)
     }
+
+    /// Whether no place lies in it, as when all that was asked for has left the window.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.top <= Edge::Instant(self.low)
+    }
 }
 
 #[cfg(test)]

@@ -184,32 +184,47 @@ fn walked(all: &Community, now: Millis, ask: &Ask, raise: i64) -> (Result<Page, 
     };
     let sources: Vec<UserId> = all.sources(&ask.viewer).into_iter().collect();
     let set: std::collections::BTreeSet<UserId> = sources.iter().cloned().collect();
-    // Heads are upper bounds: some too new.
-    let heads = sources.iter().enumerate().filter_map(|(n, author)| {
-        let head = all.places(author).next_back()?.clone();
-        let at = if n % 2 == 0 { head.at.plus(raise) } else { head.at };
-        Some((n, Place { at, ..head }))
-    });
-    let mut walk = Walk::new(ask.direction(), range.clone(), &begin, ask.limit + 1, heads);
+    // Heads are upper bounds: some too new. Some that are true are told late, twice even.
+    let heads: Vec<(usize, Millis)> = sources
+        .iter()
+        .enumerate()
+        .filter_map(|(n, author)| {
+            let head = all.places(author).next_back()?.at;
+            Some((n, if n % 2 == 0 { head.plus(raise) } else { head }))
+        })
+        .collect();
+    let is_late = |n: usize| raise > 0 && n % 3 == 1;
+    let early = heads.iter().filter(|(n, _)| !is_late(*n)).copied();
+    let early = early.chain(heads.iter().filter(|(n, _)| is_late(*n)).map(|(n, head)| (*n, head.plus(-raise))));
+    let mut walk = Walk::new(ask.direction(), range.clone(), &begin, ask.limit + 1, early);
+    let mut late: Vec<(usize, Millis)> = heads.iter().filter(|(n, _)| is_late(*n)).copied().collect();
     let (mut items, mut first, mut reads) = (Vec::new(), None, 0);
     let more = loop {
-        match walk.step() {
+        let step = walk.step();
+        if !matches!(step, Step::Read(_)) && !late.is_empty() {
+            // There was no round that could bring the news.
+            assert!(first.is_none());
+        }
+        match step {
+            Step::End if !late.is_empty() => late.drain(..).for_each(|(n, head)| walk.raise(n, head)),
             Step::End => break false,
             Step::Read(wants) => {
                 assert!(!wants.is_empty());
                 for want in wants {
                     reads += 1;
                     let places = all.places(&sources[want.author]);
-                    let mut beyond: Vec<Place> = match ask.direction() {
-                        Order::Newest => places.rev().filter(|p| want.beyond.is_above(p)).cloned().collect(),
-                        Order::Oldest => places.filter(|p| !want.beyond.is_above(p)).cloned().collect(),
+                    let entry = |place: &Place| Entry { place: place.clone(), root: None };
+                    let mut beyond: Vec<Entry> = match ask.direction() {
+                        Order::Newest => places.rev().filter(|p| want.beyond.is_above(p)).map(entry).collect(),
+                        Order::Oldest => places.filter(|p| !want.beyond.is_above(p)).map(entry).collect(),
                     };
                     let more = beyond.len() > want.max;
                     beyond.truncate(want.max);
                     walk.told(&want, beyond, more);
                 }
+                late.drain(..).for_each(|(n, head)| walk.raise(n, head));
             }
-            Step::Entry(place, _) => {
+            Step::Entry(Entry { place, .. }, _) => {
                 first.get_or_insert_with(|| place.clone());
                 let root = all.get(&place.post).expect("it is in a set").root().clone();
                 let root = all.seen(&ask.viewer, &root).cloned();
@@ -229,7 +244,7 @@ fn walked(all: &Community, now: Millis, ask: &Ask, raise: i64) -> (Result<Page, 
                 Order::Newest => place.at < range.low,
                 Order::Oldest => !range.top.is_above(place),
             };
-            let cut = sources.iter().any(|author| all.places(author).any(beyond));
+            let cut = range.is_empty() || sources.iter().any(|author| all.places(author).any(beyond));
             Err(if cut { End::Window } else { End::Complete })
         }
     };

@@ -2,13 +2,18 @@
 //! aggregation algorithms for middleware", section 4), on one list for each author, sorted by time.
 //!
 //! The walk does no I/O: [`Walk::step`] says what to read next, [`Walk::told`] takes what was read, and entries come out in
-//! the order of the page as soon as nothing unread can stand before them. An author's *head* is the newest place that his
-//! set can have; a head that is too new costs a read, one that is too old would lose posts.
+//! the order of the page as soon as nothing unread can stand before them. An author's *head* is the newest instant at which
+//! he can have a post; a head that is too new costs a read, one that is too old would lose posts.
+//!
+//! Whoever follows ten thousand pays for a heap of ten thousand pairs of 16 bytes; all else is made for those alone whose
+//! sets are read.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+use super::change::{Entry, is_beyond};
 use super::place::{Edge, Order, Place, Range};
+use crate::Millis;
 
 /// Most sets that are read in one round of a walk from the oldest on: nothing tells there who begins.
 const OLDEST_ROUND: usize = 512;
@@ -29,8 +34,8 @@ pub struct Want<A> {
 pub enum Step<A> {
     /// Read these, in any order, and tell; then go on.
     Read(Vec<Want<A>>),
-    /// The next entry.
-    Entry(Place, A),
+    /// The next entry, and whose it is.
+    Entry(Entry, A),
     /// There is no further one in the range.
     End,
 }
@@ -42,8 +47,9 @@ struct Frontier<A> {
     order: Order,
 }
 
-struct Entry<A> {
-    place: Place,
+/// An entry that was read.
+struct Met<A> {
+    entry: Entry,
     author: A,
     order: Order,
 }
@@ -56,7 +62,7 @@ fn nearer<T: Ord>(order: Order, a: &T, b: &T) -> Ordering {
 }
 
 macro_rules! nearest_first {
-    ($kind:ident, $by:ident) => {
+    ($kind:ident, $($by:ident).+) => {
         impl<A> PartialEq for $kind<A> {
             fn eq(&self, other: &Self) -> bool {
                 self.cmp(other) == Ordering::Equal
@@ -70,71 +76,124 @@ macro_rules! nearest_first {
         }
         impl<A> Ord for $kind<A> {
             fn cmp(&self, other: &Self) -> Ordering {
-                nearer(self.order, &self.$by, &other.$by)
+                nearer(self.order, &self.$($by).+, &other.$($by).+)
             }
         }
     };
 }
 nearest_first!(Frontier, beyond);
-nearest_first!(Entry, place);
+nearest_first!(Met, entry.place);
 
 /// A walk through the sets of many authors.
 pub struct Walk<A> {
     order: Order,
     range: Range,
+    begin: Edge,
     /// Entries still wanted.
     missing: usize,
     chunk: usize,
+    /// Authors of whom nothing was read, by their heads, the newest first.
+    heads: BinaryHeap<(i64, A)>,
     frontiers: BinaryHeap<Frontier<A>>,
-    entries: BinaryHeap<Entry<A>>,
+    entries: BinaryHeap<Met<A>>,
+    /// The place of the entry that was given last.
+    last: Option<Place>,
     /// Reads that were asked for and not told.
     asked: usize,
 }
 
-impl<A: Copy> Walk<A> {
+impl<A: Copy + Ord> Walk<A> {
     /// A walk through `range` from `begin` on, for `wanted` entries at first. `heads`: everybody whose posts count, with the
-    /// newest place that he can have; those that have none at all may be left out.
+    /// newest instant at which he can have one; those that have none at all may be left out.
     #[must_use]
     pub fn new(
         order: Order,
         range: Range,
         begin: &Edge,
         wanted: usize,
-        heads: impl IntoIterator<Item = (A, Place)>,
+        heads: impl IntoIterator<Item = (A, Millis)>,
     ) -> Self {
-        let mut frontiers = Vec::new();
-        for (author, head) in heads {
-            if head.at < range.low {
-                continue;
-            }
-            let head = Edge::After(head);
-            let beyond = match order {
-                Order::Newest => head.min(begin.clone()),
-                Order::Oldest if head <= *begin => continue,
-                Order::Oldest => begin.clone(),
-            };
-            frontiers.push(Frontier { beyond, author, order });
-        }
         let wanted = wanted.max(1);
-        let (frontiers, entries) = (BinaryHeap::from(frontiers), BinaryHeap::new());
-        Self { order, range, missing: wanted, chunk: wanted, frontiers, entries, asked: 0 }
+        let mut walk = Self {
+            order,
+            begin: begin.clone(),
+            missing: wanted,
+            chunk: wanted,
+            heads: BinaryHeap::new(),
+            frontiers: BinaryHeap::new(),
+            entries: BinaryHeap::new(),
+            last: None,
+            asked: 0,
+            range,
+        };
+        let pairs: Vec<(i64, A)> = if walk.range.is_empty() {
+            Vec::new()
+        } else {
+            heads.into_iter().filter(|(_, head)| walk.counts(*head)).map(|(author, head)| (head.0, author)).collect()
+        };
+        walk.heads = BinaryHeap::from(pairs);
+        walk
+    }
+
+    /// Whether an author with this head can have anything in the walk.
+    fn counts(&self, head: Millis) -> bool {
+        head >= self.range.low
+            && match self.order {
+                Order::Newest => true,
+                Order::Oldest => Edge::Instant(head.plus(1)) > self.begin,
+            }
+    }
+
+    /// An author's head has risen since the walk began: what he has beyond what was given already is given, too.
+    pub fn raise(&mut self, author: A, head: Millis) {
+        if !self.range.is_empty() && self.counts(head) {
+            self.heads.push((head.0, author));
+        }
+    }
+
+    /// Where the unread part of the first author in `heads` begins.
+    fn first_head(&self) -> Option<Edge> {
+        let (head, _) = self.heads.peek()?;
+        let after = Edge::Instant(Millis(head.saturating_add(1)));
+        Some(match self.order {
+            Order::Newest if after < self.begin => after,
+            _ => self.begin.clone(),
+        })
+    }
+
+    /// Whether the first of `heads` is nearer than the first frontier; `None`: nothing is unread.
+    fn head_is_next(&self) -> Option<(bool, Edge)> {
+        match (self.first_head(), self.frontiers.peek()) {
+            (None, None) => None,
+            (Some(head), None) => Some((true, head)),
+            (None, Some(frontier)) => Some((false, frontier.beyond.clone())),
+            (Some(head), Some(frontier)) => Some(match nearer(self.order, &head, &frontier.beyond) {
+                Ordering::Less => (false, frontier.beyond.clone()),
+                _ => (true, head),
+            }),
+        }
     }
 
     /// What comes next. After a [`Step::Read`], every part must have been told.
     pub fn step(&mut self) -> Step<A> {
         debug_assert_eq!(self.asked, 0, "every part that was asked for is told before the next step");
-        let unread = self.frontiers.peek().map(|frontier| &frontier.beyond);
-        let comes_first = |entry: &Entry<A>| match (unread, self.order) {
+        // A raised head may give what its author's older one gave.
+        while self.entries.peek().is_some_and(|met| self.last.as_ref() == Some(&met.entry.place)) {
+            self.entries.pop();
+        }
+        let unread = self.head_is_next().map(|(_, edge)| edge);
+        let comes_first = |met: &Met<A>| match (&unread, self.order) {
             (None, _) => true,
-            (Some(unread), Order::Newest) => *unread <= Edge::After(entry.place.clone()),
-            (Some(unread), Order::Oldest) => *unread >= Edge::Before(entry.place.clone()),
+            (Some(unread), Order::Newest) => *unread <= Edge::After(met.entry.place.clone()),
+            (Some(unread), Order::Oldest) => *unread >= Edge::Before(met.entry.place.clone()),
         };
         if self.entries.peek().is_some_and(comes_first) {
-            let entry = self.entries.pop().expect("it was just seen");
+            let met = self.entries.pop().expect("it was just seen");
             self.missing = self.missing.saturating_sub(1);
-            return Step::Entry(entry.place, entry.author);
+            self.last = Some(met.entry.place.clone());
+            return Step::Entry(met.entry, met.author);
         }
-        if self.frontiers.is_empty() {
+        if unread.is_none() {
             return Step::End;
         }
         Step::Read(self.round())
@@ -151,16 +210,20 @@ impl<A: Copy> Walk<A> {
         };
         let mut wants = Vec::new();
         while wants.len() < most {
-            let Some(frontier) = self.frontiers.peek() else { break };
+            let Some((is_head, beyond)) = self.head_is_next() else { break };
             let too_far = |last: &Place| match self.order {
-                Order::Newest => frontier.beyond <= Edge::Before(last.clone()),
-                Order::Oldest => frontier.beyond >= Edge::After(last.clone()),
+                Order::Newest => beyond <= Edge::Before(last.clone()),
+                Order::Oldest => beyond >= Edge::After(last.clone()),
             };
             if !wants.is_empty() && last.as_ref().is_some_and(too_far) {
                 break;
             }
-            let frontier = self.frontiers.pop().expect("it was just seen");
-            wants.push(Want { author: frontier.author, beyond: frontier.beyond, max: self.chunk });
+            let author = if is_head {
+                self.heads.pop().expect("it was just seen").1
+            } else {
+                self.frontiers.pop().expect("it was just seen").author
+            };
+            wants.push(Want { author, beyond, max: self.chunk });
         }
         self.asked = wants.len();
         wants
@@ -171,31 +234,38 @@ impl<A: Copy> Walk<A> {
         if self.entries.len() < count {
             return None;
         }
-        let mut places: Vec<&Place> = self.entries.iter().map(|entry| &entry.place).collect();
+        let mut places: Vec<&Place> = self.entries.iter().map(|met| &met.entry.place).collect();
         let (_, last, _) = places.select_nth_unstable_by(count - 1, |a, b| nearer(self.order, b, a));
         Some((*last).clone())
     }
 
     /// What was read of a part, the nearest first: no more than it said, whatever its range; `more`: whether the set may go
     /// on beyond the last of it.
-    pub fn told(&mut self, want: &Want<A>, places: Vec<Place>, more: bool) {
+    pub fn told(&mut self, want: &Want<A>, entries: Vec<Entry>, more: bool) {
         self.asked = self.asked.saturating_sub(1);
         let outside = |place: &Place| match self.order {
             Order::Newest => place.at < self.range.low,
             Order::Oldest => !self.range.top.is_above(place),
         };
-        let ends = places.last().is_none_or(outside);
-        if more && !ends {
-            let last = places.last().expect("it has not ended").clone();
+        if let (true, Some(Entry { place: last, .. })) = (more, entries.last())
+            && !outside(last)
+        {
             let beyond = match self.order {
-                Order::Newest => Edge::Before(last),
-                Order::Oldest => Edge::After(last),
+                Order::Newest => Edge::Before(last.clone()),
+                Order::Oldest => Edge::After(last.clone()),
             };
             self.frontiers.push(Frontier { beyond, author: want.author, order: self.order });
         }
-        let order = self.order;
-        let kept = places.into_iter().filter(|place| self.range.has(place));
-        self.entries.extend(kept.map(|place| Entry { place, author: want.author, order }));
+        let (order, author) = (self.order, want.author);
+        let given = self.last.as_ref().map(|last| match order {
+            Order::Newest => Edge::Before(last.clone()),
+            Order::Oldest => Edge::After(last.clone()),
+        });
+        let counts = |entry: &Entry| {
+            self.range.has(&entry.place) && given.as_ref().is_none_or(|given| is_beyond(order, given, &entry.place))
+        };
+        let kept = entries.into_iter().filter(counts);
+        self.entries.extend(kept.map(|entry| Met { entry, author, order }));
     }
 
     /// An entry came to nothing: one more is wanted.
@@ -206,7 +276,7 @@ impl<A: Copy> Walk<A> {
 
 impl<A> std::fmt::Debug for Walk<A> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (unread, entries) = (self.frontiers.len(), self.entries.len());
+        let (unread, entries) = (self.heads.len() + self.frontiers.len(), self.entries.len());
         f.debug_struct("Walk")
             .field("missing", &self.missing)
             .field("unread", &unread)
