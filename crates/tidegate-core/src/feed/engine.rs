@@ -375,7 +375,7 @@ impl Batch {
         let since = since.map_or(self.now, |at| at.min(self.now));
         self.rows.follows.insert(pair.clone(), since);
         self.out.writes.follows.insert(pair, Some(since));
-        self.tell_ties(user, |ties| move_to(&mut ties.0, &mut ties.1, other));
+        self.tell_ties(user, |ties| move_to(ties.0, ties.1, other));
         Followed::Since(since)
     }
 
@@ -386,7 +386,7 @@ impl Batch {
                 *count -= 1;
             }
             self.out.writes.follows.insert(pair, None);
-            self.tell_ties(user, |ties| move_to(&mut ties.1, &mut ties.0, other));
+            self.tell_ties(user, |ties| move_to(ties.1, ties.0, other));
         }
         Outcome::Ended
     }
@@ -400,8 +400,8 @@ impl Batch {
         if self.rows.blocks.insert(pair.clone()) {
             self.out.writes.blocks.insert(pair, true);
             if !was_hidden {
-                self.tell_ties(user, |ties| move_to(&mut ties.2, &mut ties.3, other));
-                self.tell_ties(other, |ties| move_to(&mut ties.2, &mut ties.3, user));
+                self.tell_ties(user, |ties| move_to(ties.2, ties.3, other));
+                self.tell_ties(other, |ties| move_to(ties.2, ties.3, user));
             }
         }
         true
@@ -412,8 +412,8 @@ impl Batch {
         if self.rows.blocks.remove(&pair) {
             self.out.writes.blocks.insert(pair, false);
             if !self.is_hidden(user, other) {
-                self.tell_ties(user, |ties| move_to(&mut ties.3, &mut ties.2, other));
-                self.tell_ties(other, |ties| move_to(&mut ties.3, &mut ties.2, user));
+                self.tell_ties(user, |ties| move_to(ties.3, ties.2, other));
+                self.tell_ties(other, |ties| move_to(ties.3, ties.2, user));
             }
         }
         Outcome::Ended
