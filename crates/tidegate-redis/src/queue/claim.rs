@@ -84,9 +84,9 @@ impl Part<'_> {
 ///
 /// # Errors
 /// Nothing was claimed, and why. What was claimed is handed out, whatever else is wrong.
-pub(super) async fn claim(inner: &Inner, wants: &[Want]) -> Result<Vec<Handout>> {
+pub(super) async fn claim<'w>(inner: &Inner, wants: &'w [Want]) -> Result<Vec<Handout>> {
     let now = inner.clock.now();
-    let part = |want| {
+    let part = |want: &'w Want| {
         let Want { queue, max, .. } = want;
         let looks = *max == 0 || (wants.len() > MANY && inner.known.is_quiet(queue, now));
         let next = if looks { Next::Look } else { Next::Claim };
