@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use tidegate_backend::queue::{Listing, MAX_PURGE, next_place};
 use tidegate_backend::{
     BoxFuture, Clock, Error, ErrorKind, Handout, QueueCapabilities, QueueOptions, QueueStore, Result, Want,
@@ -120,7 +121,12 @@ impl SqliteQueues {
         options.queues.check()?;
         let file = options.file();
         let (conn, lock) = open_file(&file, &QUEUES)?;
-        let readers = (0..READERS).map(|_| connect(&file, &QUEUES, Role::Reader)).collect::<Result<_>>()?;
+        keep_plans(&conn)?;
+        let reader = |_| {
+            let conn = connect(&file, &QUEUES, Role::Reader)?;
+            keep_plans(&conn).map(|()| conn)
+        };
+        let readers = (0..READERS).map(reader).collect::<Result<_>>()?;
         let copier = connect(&file, &QUEUES, Role::Checkpoint)?;
         let (dirty, moved) = (Arc::new(Dirty::default()), watch::Sender::new(0));
         let writer =
@@ -172,6 +178,13 @@ impl SqliteQueues {
             parts.readers.run(read).await
         })
     }
+}
+
+/// A statement keeps the plan it was prepared with. SQLite else prepares one anew whenever another value is bound to it that
+/// might let it use an index of some rows only (`tasks_leased`); no statement here depends on a value for that.
+fn keep_plans(conn: &Connection) -> Result<()> {
+    let kept = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true);
+    kept.map(drop).map_err(|e| fault::reading_of(QUEUES.what, e))
 }
 
 impl Parts {

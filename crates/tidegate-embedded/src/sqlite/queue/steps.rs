@@ -14,8 +14,14 @@ use super::super::row;
 
 /// Columns that [`Stored::read`] reads, of `tasks`.
 pub(super) const COLUMNS: &str = "id, dead, leased, at, due_at, attempt, receipt, error, payload";
+/// The earliest instant of a queue.
+const NEXT_AT: &str = "SELECT at FROM tasks WHERE queue_no = ?1 AND dead = 0 ORDER BY at LIMIT 1";
 /// Longer payloads lie in a table of their own.
 const INLINE_BYTES: usize = 256;
+
+fn find_sql() -> String {
+    format!("SELECT {COLUMNS} FROM tasks WHERE queue_no = ?1 AND id = ?2")
+}
 
 /// A row of `tasks`.
 #[derive(Debug, Clone)]
@@ -91,6 +97,16 @@ pub(super) struct Head {
     dead: i64,
     last_receipt: u64,
     changed: bool,
+    /// When something can be handed out next: as the transaction found it, or as its last claim was told. What is scheduled
+    /// before it moves the head forward.
+    next_at: Option<Option<Millis>>,
+}
+
+impl Head {
+    /// Of a queue without tasks.
+    fn new(no: i64) -> Self {
+        Self { no, live: 0, dead: 0, last_receipt: 0, changed: false, next_at: None }
+    }
 }
 
 /// The writer's transaction: everything in it is of one instant, and durable together or not at all.
@@ -137,7 +153,7 @@ impl<'a> Step<'a> {
         let mut select = self.sql("SELECT queue_no, live, dead, last_receipt FROM queues WHERE name = ?1")?;
         let read = |r: &Row<'_>| {
             let last_receipt = r.get::<_, i64>(3)?.cast_unsigned();
-            Ok(Head { no: r.get(0)?, live: r.get(1)?, dead: r.get(2)?, last_receipt, changed: false })
+            Ok(Head { live: r.get(1)?, dead: r.get(2)?, last_receipt, ..Head::new(r.get(0)?) })
         };
         let head = select.query_row([queue.as_str()], read).optional()?;
         self.heads.insert(queue.clone(), head);
@@ -154,7 +170,7 @@ impl<'a> Step<'a> {
         }
         self.sql("INSERT INTO queues (name, live, dead, last_receipt) VALUES (?1, 0, 0, 0)")?
             .execute([queue.as_str()])?;
-        let head = Head { no: self.conn.last_insert_rowid(), live: 0, dead: 0, last_receipt: 0, changed: false };
+        let head = Head::new(self.conn.last_insert_rowid());
         self.heads.insert(queue.clone(), Some(head));
         Ok(Ok(head))
     }
@@ -164,23 +180,26 @@ impl<'a> Step<'a> {
     }
 
     fn find(&self, head: &Head, id: &TaskId) -> Result<Option<Stored>> {
-        let mut select = self.sql(&format!("SELECT {COLUMNS} FROM tasks WHERE queue_no = ?1 AND id = ?2"))?;
+        let mut select = self.sql(&find_sql())?;
         select.query_row((head.no, id.as_str().as_bytes()), Stored::read).optional()
     }
 
-    fn insert(&self, head: &mut Head, task: &Stored) -> Result<()> {
+    /// Adds a task; false, and nothing is done, if there is one with its id.
+    fn insert(&self, head: &mut Head, task: &Stored) -> Result<bool> {
         let sql = "INSERT INTO tasks (queue_no, id, dead, leased, at, due_at, attempt, receipt, error, payload) \
-            VALUES (?1, ?2, 0, 0, ?3, ?4, 0, 0, NULL, ?5)";
+            VALUES (?1, ?2, 0, 0, ?3, ?4, 0, 0, NULL, ?5) ON CONFLICT DO NOTHING";
         let id = task.id.as_str().as_bytes();
         let payload = task.payload.as_deref().unwrap_or_default();
         let inline = Some(payload).filter(|payload| payload.len() <= INLINE_BYTES);
-        self.sql(sql)?.execute((head.no, id, task.at.0, task.due_at.0, inline))?;
+        if self.sql(sql)?.execute((head.no, id, task.at.0, task.due_at.0, inline))? == 0 {
+            return Ok(false);
+        }
         if inline.is_none() {
             let sql = "INSERT INTO payloads (queue_no, id, payload) VALUES (?1, ?2, ?3)";
             self.sql(sql)?.execute((head.no, id, payload))?;
         }
         head.live += 1;
-        Ok(())
+        Ok(true)
     }
 
     /// Writes everything but the payload.
@@ -207,8 +226,7 @@ impl<'a> Step<'a> {
 
     /// When something can be handed out next.
     fn next_at(&self, head: &Head) -> Result<Option<Millis>> {
-        let sql = "SELECT at FROM tasks WHERE queue_no = ?1 AND dead = 0 ORDER BY at LIMIT 1";
-        Ok(row::one(self.conn, sql, [head.no])?.map(Millis))
+        Ok(row::one(self.conn, NEXT_AT, [head.no])?.map(Millis))
     }
 
     /// As `Queue::schedule`, task after task.
@@ -221,7 +239,11 @@ impl<'a> Step<'a> {
             Ok(head) => head,
             Err(too_many) => return Ok(Err(too_many)),
         };
-        let (before, mut first) = (self.next_at(&head)?, None::<Millis>);
+        let before = match head.next_at {
+            Some(before) => before,
+            None => self.next_at(&head)?,
+        };
+        let mut first = None::<Millis>;
         let mut answers = Vec::with_capacity(tasks.len());
         for asked in tasks {
             let answer = self.schedule_one(&mut head, asked)?;
@@ -231,24 +253,24 @@ impl<'a> Step<'a> {
             answers.push(answer);
         }
         self.earlier |= first.is_some_and(|first| before.is_none_or(|before| first < before));
+        head.next_at = Some(before.into_iter().chain(first).min());
         self.keep(queue, head);
         Ok(Ok(answers))
     }
 
     fn schedule_one(&self, head: &mut Head, asked: &Schedule) -> Result<Scheduled> {
         let due_at = asked.due.at(self.now);
-        let old = self.find(head, &asked.id)?;
-        let new = old.is_none();
-        match old {
-            Some(old) if !replaces(asked.condition, old.due_at, due_at) => {
+        let task = Stored::fresh(&asked.id, due_at, asked.payload.clone());
+        // Most are new: they are not looked for first.
+        let new = self.insert(head, &task)?;
+        if !new && let Some(old) = self.find(head, &asked.id)? {
+            if !replaces(asked.condition, old.due_at, due_at) {
                 let task = old.whole(self.conn, head.no)?.view(self.now);
                 return Ok(Scheduled { new, scheduled: false, task });
             }
-            Some(old) => self.delete(head, &old)?,
-            None => {}
+            self.delete(head, &old)?;
+            self.insert(head, &task)?;
         }
-        let task = Stored::fresh(&asked.id, due_at, asked.payload.clone());
-        self.insert(head, &task)?;
         Ok(Scheduled { new, scheduled: true, task: task.view(self.now) })
     }
 
@@ -277,7 +299,9 @@ impl<'a> Step<'a> {
         let Some(mut head) = self.head(queue)? else { return Ok((Vec::new(), None)) };
         let max = max.min(MAX_BATCH);
         let (mut limit, mut bytes, mut claimed) = (max, 0, Vec::new());
-        for mut task in self.candidates(&head, max)? {
+        let candidates = self.candidates(&head, max)?;
+        let touched = !candidates.is_empty();
+        for mut task in candidates {
             if task.leased && task.attempt >= self.max_attempts {
                 self.bury(&mut head, task, Some(lapsed_error(self.max_attempts)))?;
                 continue;
@@ -312,7 +336,13 @@ impl<'a> Step<'a> {
             });
         }
         let next_at = self.next_at(&head)?;
-        self.keep(queue, head);
+        head.next_at = Some(next_at);
+        if head.changed || touched {
+            self.keep(queue, head);
+        } else {
+            // A claim that found nothing writes nothing: an idle worker's looks leave the disk alone.
+            self.heads.insert(queue.clone(), Some(head));
+        }
         Ok((claimed, next_at))
     }
 
@@ -408,5 +438,50 @@ impl<'a> Step<'a> {
         head.dead -= gone as i64;
         self.keep(queue, head);
         Ok((gone, more))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rusqlite::StatementStatus;
+    use tidegate_backend::{QueueStore, SystemClock, Want};
+    use tidegate_core::queue::{Condition, Due};
+
+    use super::super::{SqliteQueueOptions, SqliteQueues};
+    use super::*;
+
+    #[tokio::test]
+    async fn statements_keep_the_plan_they_were_prepared_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteQueueOptions::new(folder.path().join("queues.db"));
+        let queues = SqliteQueues::open(options, Arc::new(SystemClock)).await.unwrap();
+        for name in ["a", "b", "c"].map(|name| QueueName::parse(name).unwrap()) {
+            for n in 0..4 {
+                let id = TaskId::parse(&format!("t{n}")).unwrap();
+                let due = Due::At(Millis(n));
+                let task = Schedule { id: id.clone(), due, payload: Bytes::new(), condition: Condition::Later };
+                queues.schedule(&name, &[task.clone(), task]).await.unwrap();
+                let want = Want { queue: name.clone(), max: 1, lease_ms: 1_000 };
+                assert_eq!(queues.claim(&[want]).await.unwrap()[0].tasks.len(), 1);
+                assert_eq!(queues.cancel(&name, &[id]).await.unwrap(), [true]);
+            }
+        }
+        let parts = queues.parts().unwrap();
+        let (used, anew) = parts.writer.run_blocking(|w| Ok(prepared(&w.conn).unwrap())).unwrap();
+        assert!(used > 20, "{used}");
+        assert_eq!(anew, 0);
+    }
+
+    /// How often the statements that every step uses ran, and were prepared anew.
+    fn prepared(conn: &Connection) -> Result<(i32, i32)> {
+        let mut sum = (0, 0);
+        for sql in [find_sql().as_str(), NEXT_AT] {
+            let statement = conn.prepare_cached(sql)?;
+            sum.0 += statement.get_status(StatementStatus::Run);
+            sum.1 += statement.get_status(StatementStatus::RePrepare);
+        }
+        Ok(sum)
     }
 }
