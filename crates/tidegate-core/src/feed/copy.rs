@@ -1,7 +1,5 @@
 //! The copies that a store keeps, in memory: what every store does with changes and fills, and the one that needs no server.
 
-use std::collections::BTreeMap;
-
 use super::change::{AuthorSet, Change, Entry, Fill, Head, Repost, Ties, Version, What};
 use super::post::{PostId, UserId};
 use super::{Edge, Order, Place, WINDOW_MS};
@@ -10,10 +8,11 @@ use crate::{Map, Millis};
 /// How long a copy keeps posts that have left the window, milliseconds: an hour.
 pub const KEEP_MS: i64 = 3_600_000;
 /// Most posts of an author that a copy is filled with. Where he has more in the window, pages read the rest from the ledger.
+/// A copy that changes have made twice as long is cut to as many.
 pub const MAX_SET: usize = 2_000;
 /// Up to so many reposts of a root are read whole; of more, only those by the viewer's own followees.
 pub const MAX_WHOLE_REPOSTS: usize = 512;
-/// Most reposts of a root that a copy is filled with; of more, pages ask the ledger.
+/// Most reposts of a root that a copy has; of more, pages ask the ledger.
 pub const MAX_REPOSTS: usize = 100_000;
 
 /// What is known of a subject.
@@ -25,41 +24,150 @@ pub enum Copy<T> {
     Known(Version, T),
 }
 
+impl<T> Copy<T> {
+    /// The version that it is known as of, or that nothing older may be filled in than.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        match self {
+            Self::Floor(version) | Self::Known(version, _) => *version,
+        }
+    }
+
+    /// It, if it is known.
+    #[must_use]
+    pub fn known(&self) -> Option<(Version, &T)> {
+        match self {
+            Self::Floor(_) => None,
+            Self::Known(version, value) => Some((*version, value)),
+        }
+    }
+
+    /// What becomes of a copy that is told a change. `begin`: what a subject without a row is. `patch` says whether the value is of any
+    /// use after it.
+    pub fn told(
+        copy: Option<Self>,
+        change: &Change,
+        begin: impl FnOnce() -> T,
+        patch: impl FnOnce(&mut T) -> bool,
+    ) -> Self {
+        let Change { prev, version, .. } = change;
+        let (known, mut value) = match copy {
+            Some(copy) if copy.version() >= *version => return copy,
+            Some(Self::Known(known, value)) => (known, value),
+            None | Some(Self::Floor(_)) if *prev == 0 => (0, begin()),
+            None | Some(Self::Floor(_)) => return Self::Floor(*version),
+        };
+        if known == *prev && patch(&mut value) { Self::Known(*version, value) } else { Self::Floor(*version) }
+    }
+
+    /// What becomes of a copy of which a floor is told.
+    #[must_use]
+    pub fn below(copy: Option<Self>, version: Version) -> Self {
+        match copy {
+            Some(copy) if copy.version() >= version => copy,
+            _ => Self::Floor(version),
+        }
+    }
+
+    /// Whether a copy of this version may take the place of what is there.
+    #[must_use]
+    pub fn may_fill(copy: Option<&Self>, version: Version) -> bool {
+        copy.is_none_or(|copy| copy.version() <= version)
+    }
+}
+
 /// An author's posts in a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Posts {
     from: Millis,
     oldest: Option<Millis>,
-    entries: BTreeMap<Place, Option<PostId>>,
+    /// By place, the oldest first.
+    entries: Vec<Entry>,
 }
 
 impl Posts {
-    fn filled(set: AuthorSet) -> Self {
-        let entries = set.entries.into_iter().map(|entry| (entry.place, entry.root)).collect();
+    /// As the ledger has them.
+    #[must_use]
+    pub fn filled(set: AuthorSet) -> Self {
+        let mut entries = set.entries;
+        entries.reverse();
         Self { from: set.from, oldest: set.oldest, entries }
     }
 
-    /// False: the copy is of no use any more.
-    fn patch(&mut self, added: &[Entry], removed: &[Place], low: Millis) -> bool {
+    /// Those of an author without a row.
+    #[must_use]
+    pub fn none(now: Millis) -> Self {
+        Self { from: lowest(now), ..Self::default() }
+    }
+
+    /// Applies what a commit at `now` has changed. False: the copy is of no use any more.
+    pub fn patch(&mut self, added: &[Entry], removed: &[Place], now: Millis) -> bool {
         for entry in added {
             self.oldest = Some(self.oldest.map_or(entry.place.at, |oldest| oldest.min(entry.place.at)));
             if entry.place.at >= self.from {
-                self.entries.insert(entry.place.clone(), entry.root.clone());
+                match self.find(&entry.place) {
+                    Ok(at) => self.entries[at] = entry.clone(),
+                    Err(at) => self.entries.insert(at, entry.clone()),
+                }
             }
         }
         for place in removed {
-            self.entries.remove(place);
+            if let Ok(at) = self.find(place) {
+                self.entries.remove(at);
+            }
         }
         // Which is the oldest now, only the ledger knows.
         if removed.iter().any(|place| Some(place.at) == self.oldest) {
             return false;
         }
-        if self.from < low {
-            self.entries.retain(|place, _| place.at >= low);
-            self.from = low;
+        self.begin_at(lowest(now));
+        if self.entries.len() > 2 * MAX_SET {
+            let newest_to_go = self.entries[self.entries.len() - MAX_SET - 1].place.at;
+            self.begin_at(newest_to_go.plus(1));
         }
         true
     }
+
+    fn begin_at(&mut self, from: Millis) {
+        if self.from < from {
+            self.entries.drain(..self.entries.partition_point(|entry| entry.place.at < from));
+            self.from = from;
+        }
+    }
+
+    fn find(&self, place: &Place) -> Result<usize, usize> {
+        self.entries.binary_search_by(|entry| entry.place.cmp(place))
+    }
+
+    /// The author in short.
+    #[must_use]
+    pub fn head(&self, version: Version) -> Head {
+        let newest = self.entries.last().map(|entry| entry.place.at);
+        Head { version, from: self.from, newest, oldest: self.oldest }
+    }
+
+    /// The nearest entries beyond an edge.
+    #[must_use]
+    pub fn part(&self, version: Version, order: Order, beyond: &Edge, max: usize) -> SetPart {
+        let cut = self.entries.partition_point(|entry| beyond.is_above(&entry.place));
+        let (entries, all) = match order {
+            Order::Newest => (self.entries[..cut].iter().rev().take(max).cloned().collect(), cut),
+            Order::Oldest => (self.entries[cut..].iter().take(max).cloned().collect(), self.entries.len() - cut),
+        };
+        SetPart { version, from: self.from, entries, more: all > max }
+    }
+
+    /// Its entries, the oldest first.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+}
+
+/// The instant at which copies begin that were told of a commit at `now`.
+#[must_use]
+pub fn lowest(now: Millis) -> Millis {
+    now.plus(-(WINDOW_MS + KEEP_MS))
 }
 
 /// A part of a set.
@@ -97,46 +205,43 @@ pub struct Copies {
     pub roots: Map<PostId, Copy<Map<UserId, Repost>>>,
 }
 
-/// What becomes of a copy that is told a change. `begin`: what a subject without a row is.
-fn apply<T>(
-    copy: Option<Copy<T>>,
-    change: &Change,
-    begin: impl FnOnce() -> T,
-    patch: impl FnOnce(&mut T) -> bool,
-) -> Copy<T> {
-    let Change { prev, version, .. } = change;
-    let (known, mut value) = match copy {
-        Some(Copy::Known(known, value)) if known >= *version => return Copy::Known(known, value),
-        Some(Copy::Floor(floor)) if floor >= *version => return Copy::Floor(floor),
-        Some(Copy::Known(known, value)) => (known, value),
-        None | Some(Copy::Floor(_)) if *prev == 0 => (0, begin()),
-        None | Some(Copy::Floor(_)) => return Copy::Floor(*version),
-    };
-    if known == *prev && patch(&mut value) { Copy::Known(*version, value) } else { Copy::Floor(*version) }
-}
-
-fn floor<T>(copy: Option<Copy<T>>, version: Version) -> Copy<T> {
-    match copy {
-        Some(Copy::Known(known, value)) if known >= version => Copy::Known(known, value),
-        Some(Copy::Floor(floor)) => Copy::Floor(floor.max(version)),
-        _ => Copy::Floor(version),
-    }
-}
-
-/// Whether a copy of this version may take the place of what is there.
-fn may_fill<T>(copy: Option<&Copy<T>>, version: Version) -> bool {
-    match copy {
-        None => true,
-        Some(Copy::Floor(floor)) => *floor <= version,
-        Some(Copy::Known(known, _)) => *known <= version,
+impl Ties {
+    /// Applies what a commit has changed: names that are followed or hidden from now on, and no more.
+    pub fn patch(&mut self, version: Version, [follow, unfollow, hide, show]: [&[UserId]; 4]) {
+        change_list(&mut self.follows, follow, unfollow);
+        change_list(&mut self.hidden, hide, show);
+        self.version = version;
     }
 }
 
 fn change_list(list: &mut Vec<UserId>, add: &[UserId], remove: &[UserId]) {
-    list.retain(|user| !remove.contains(user));
-    list.extend(add.iter().cloned());
-    list.sort_unstable();
-    list.dedup();
+    for user in remove {
+        if let Ok(at) = list.binary_search(user) {
+            list.remove(at);
+        }
+    }
+    for user in add {
+        if let Err(at) = list.binary_search(user) {
+            list.insert(at, user.clone());
+        }
+    }
+}
+
+/// Applies what a commit has changed of a root's reposts. False: the copy is of no use any more.
+pub fn patch_reposts(reposts: &mut Map<UserId, Repost>, set: &[Repost], unset: &[UserId]) -> bool {
+    reposts.extend(set.iter().map(|repost| (repost.user.clone(), repost.clone())));
+    unset.iter().for_each(|user| drop(reposts.remove(user)));
+    reposts.len() <= MAX_REPOSTS
+}
+
+/// A root's reposts: all, or of many those by `among`.
+#[must_use]
+pub fn reposts_of(reposts: &Map<UserId, Repost>, among: Option<&[UserId]>) -> Reposts {
+    match among {
+        _ if reposts.len() <= MAX_WHOLE_REPOSTS => Reposts::All(reposts.values().cloned().collect()),
+        None => Reposts::Many(reposts.len()),
+        Some(users) => Reposts::Among(users.iter().filter_map(|user| reposts.get(user)).cloned().collect()),
+    }
 }
 
 impl Copies {
@@ -145,38 +250,32 @@ impl Copies {
         use super::Subject::{Author, Root, User};
         match &change.what {
             What::Posts { author, added, removed, .. } => {
-                let low = now.plus(-(WINDOW_MS + KEEP_MS));
-                let begin = || Posts { from: low, ..Posts::default() };
-                let copy = apply(self.authors.remove(author), change, begin, |posts| posts.patch(added, removed, low));
+                let copy = self.authors.remove(author);
+                let copy = Copy::told(copy, change, || Posts::none(now), |posts| posts.patch(added, removed, now));
                 self.authors.insert(author.clone(), copy);
             }
             What::Ties { user, follow, unfollow, hide, show } => {
-                let copy = apply(self.users.remove(user), change, Ties::default, |ties| {
-                    change_list(&mut ties.follows, follow, unfollow);
-                    change_list(&mut ties.hidden, hide, show);
-                    ties.version = change.version;
+                let copy = Copy::told(self.users.remove(user), change, Ties::default, |ties| {
+                    ties.patch(change.version, [follow, unfollow, hide, show]);
                     true
                 });
                 self.users.insert(user.clone(), copy);
             }
             What::Reposts { root, set, unset } => {
-                let copy = apply(self.roots.remove(root), change, Map::default, |reposts| {
-                    reposts.extend(set.iter().map(|repost| (repost.user.clone(), repost.clone())));
-                    unset.iter().for_each(|user| drop(reposts.remove(user)));
-                    true
-                });
+                let copy = self.roots.remove(root);
+                let copy = Copy::told(copy, change, Map::default, |reposts| patch_reposts(reposts, set, unset));
                 self.roots.insert(root.clone(), copy);
             }
             What::Floor(Author(author)) => {
-                let copy = floor(self.authors.remove(author), change.version);
+                let copy = Copy::below(self.authors.remove(author), change.version);
                 self.authors.insert(author.clone(), copy);
             }
             What::Floor(User(user)) => {
-                let copy = floor(self.users.remove(user), change.version);
+                let copy = Copy::below(self.users.remove(user), change.version);
                 self.users.insert(user.clone(), copy);
             }
             What::Floor(Root(root)) => {
-                let copy = floor(self.roots.remove(root), change.version);
+                let copy = Copy::below(self.roots.remove(root), change.version);
                 self.roots.insert(root.clone(), copy);
             }
         }
@@ -186,13 +285,13 @@ impl Copies {
     pub fn fill(&mut self, fill: Fill) -> bool {
         let version = fill.version();
         match fill {
-            Fill::Author(author, set) if may_fill(self.authors.get(&author), version) => {
+            Fill::Author(author, set) if Copy::may_fill(self.authors.get(&author), version) => {
                 self.authors.insert(author, Copy::Known(version, Posts::filled(set)));
             }
-            Fill::User(user, ties) if may_fill(self.users.get(&user), version) => {
+            Fill::User(user, ties) if Copy::may_fill(self.users.get(&user), version) => {
                 self.users.insert(user, Copy::Known(version, ties));
             }
-            Fill::Root(root, version, reposts) if may_fill(self.roots.get(&root), version) => {
+            Fill::Root(root, version, reposts) if Copy::may_fill(self.roots.get(&root), version) => {
                 let reposts = reposts.into_iter().map(|repost| (repost.user.clone(), repost)).collect();
                 self.roots.insert(root, Copy::Known(version, reposts));
             }
@@ -204,44 +303,26 @@ impl Copies {
     /// An author in short, if his posts are known.
     #[must_use]
     pub fn head(&self, author: &UserId) -> Option<Head> {
-        let Copy::Known(version, posts) = self.authors.get(author)? else { return None };
-        let newest = posts.entries.last_key_value().map(|(place, _)| place.at);
-        Some(Head { version: *version, from: posts.from, newest, oldest: posts.oldest })
+        let (version, posts) = self.authors.get(author)?.known()?;
+        Some(posts.head(version))
     }
 
     /// The nearest entries of an author's set beyond an edge.
     #[must_use]
     pub fn part(&self, author: &UserId, order: Order, beyond: &Edge, max: usize) -> Option<SetPart> {
-        let Copy::Known(version, posts) = self.authors.get(author)? else { return None };
-        let is_beyond = |place: &Place| super::change::is_beyond(order, beyond, place);
-        let all = posts.entries.iter().filter(|(place, _)| is_beyond(place));
-        let entry = |(place, root): (&Place, &Option<PostId>)| Entry { place: place.clone(), root: root.clone() };
-        let mut entries: Vec<Entry> = match order {
-            Order::Newest => all.rev().take(max + 1).map(entry).collect(),
-            Order::Oldest => all.take(max + 1).map(entry).collect(),
-        };
-        let more = entries.len() > max;
-        entries.truncate(max);
-        Some(SetPart { version: *version, from: posts.from, entries, more })
+        let (version, posts) = self.authors.get(author)?.known()?;
+        Some(posts.part(version, order, beyond, max))
     }
 
     /// A user's ties, if they are known.
     #[must_use]
     pub fn ties(&self, user: &UserId) -> Option<&Ties> {
-        match self.users.get(user)? {
-            Copy::Known(_, ties) => Some(ties),
-            Copy::Floor(_) => None,
-        }
+        Some(self.users.get(user)?.known()?.1)
     }
 
     /// A root's reposts, if they are known: all, or of many those by `among`.
     #[must_use]
     pub fn reposts(&self, root: &PostId, among: Option<&[UserId]>) -> Option<Reposts> {
-        let Copy::Known(_, reposts) = self.roots.get(root)? else { return None };
-        Some(match among {
-            _ if reposts.len() <= MAX_WHOLE_REPOSTS => Reposts::All(reposts.values().cloned().collect()),
-            None => Reposts::Many(reposts.len()),
-            Some(users) => Reposts::Among(users.iter().filter_map(|user| reposts.get(user)).cloned().collect()),
-        })
+        Some(reposts_of(self.roots.get(root)?.known()?.1, among))
     }
 }
