@@ -24,6 +24,7 @@ pub(super) const LEDGER: Schema = Schema {
         include_str!("../../migrations/0001_orders.sql"),
         include_str!("../../migrations/0002_outbox.sql"),
         include_str!("../../migrations/0003_fences.sql"),
+        include_str!("../../migrations/0004_feed.sql"),
     ],
 };
 

@@ -5,6 +5,7 @@
 //!   `checkpoint.rs`: the write-ahead log. `upkeep.rs`: small writes.
 //! - `orders.rs`, `filter.rs`, `events.rs`, `money.rs`, `stock.rs`, `probe.rs`, `audit.rs`: reads, each on a connection that never
 //!   waits for a write.
+//! - `feed/`: users, posts, follows and blocks.
 //! - `outbox.rs`: what commits, and a caller's own transactions, made old in caches. `fences.rs`: the newest fence of each lock.
 //! - [`queue`]: the delay queue in a file of its own.
 //! - `row.rs`, `fault.rs`: rows and errors in the rules' words; how values lie in columns is `tidegate_backend::stored`.
@@ -16,6 +17,7 @@ mod ceiling;
 mod checkpoint;
 mod events;
 mod fault;
+mod feed;
 mod fences;
 mod filter;
 mod insert;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 use tidegate_backend::{Clock, Error, ErrorKind, LedgerId, ManualClock, Result};
+use tidegate_core::feed::DEFAULT_MAX_FOLLOWEES;
 use tidegate_core::{Millis, Settings};
 
 use super::buyers::Buyers;
@@ -35,6 +36,8 @@ pub(super) const MANUAL_CLOCK: &str = "manual_clock";
 const LEDGER_ID: &str = "ledger_id";
 /// The key under which the instant last shown is kept at a close, so that time goes on from there.
 pub(super) const LAST_CLOCK: &str = "last_clock";
+/// The key of the newest commit's instant of the feed, whose rows are in no order of time.
+pub(super) const FEED_CLOCK: &str = "feed_clock";
 
 /// When a commit counts as durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,6 +57,8 @@ pub struct Options {
     pub path: PathBuf,
     /// What the rules may be set to.
     pub settings: Settings,
+    /// Most users that one follows (default 20,000).
+    pub max_followees: usize,
     /// Order time stands still and moves only by `advance` (tests). Its value is a row of the ledger.
     pub manual_clock: bool,
     /// Takes whichever kind of clock the ledger has, for tools that open a stopped one; `manual_clock` is not asked then.
@@ -80,6 +85,7 @@ impl Options {
         Self {
             path: path.into(),
             settings: Settings::default(),
+            max_followees: DEFAULT_MAX_FOLLOWEES,
             manual_clock: false,
             stored_clock: false,
             create: true,
@@ -162,6 +168,7 @@ pub(super) fn open(options: &Options) -> Result<Parts> {
         clock: clock.clone(),
         real_clock: real_clock.clone(),
         settings: options.settings,
+        max_followees: options.max_followees,
         dirty: dirty.clone(),
         buyers: buyers.clone(),
         last: None,
@@ -323,6 +330,7 @@ fn newest_instant(conn: &Connection) -> rusqlite::Result<Option<Millis>> {
         UNION ALL SELECT max(changed_at) FROM skus
         UNION ALL SELECT (SELECT received_at FROM payments ORDER BY payment_no DESC LIMIT 1)
         UNION ALL SELECT max(tombstone_at) FROM order_ids WHERE tombstone_at IS NOT NULL
-        UNION ALL SELECT max(at) FROM request_keys)";
-    conn.query_row(sql, [], |r| r.get::<_, Option<i64>>(0)).map(|at| at.map(Millis))
+        UNION ALL SELECT max(at) FROM request_keys
+        UNION ALL SELECT value FROM meta WHERE key = ?1)";
+    conn.query_row(sql, [FEED_CLOCK], |r| r.get::<_, Option<i64>>(0)).map(|at| at.map(Millis))
 }

@@ -20,6 +20,8 @@ pub(super) struct Writer {
     pub clock: Arc<dyn Clock>,
     pub real_clock: Arc<dyn Clock>,
     pub settings: Settings,
+    /// Most users that one follows.
+    pub max_followees: usize,
     pub dirty: Arc<Dirty>,
     pub buyers: Arc<Buyers>,
     /// The numbers last given; forgotten after a failed batch and read again.
