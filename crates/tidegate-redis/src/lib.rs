@@ -26,6 +26,7 @@ mod membership;
 mod queue;
 mod reply;
 mod scripts;
+mod tasks;
 
 #[cfg(feature = "ceiling")]
 pub use bare::{BareAnswer, BareClient};

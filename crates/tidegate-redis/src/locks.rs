@@ -10,17 +10,18 @@ use std::time::{Duration, Instant};
 use redis::Value;
 use tidegate_backend::{BoxFuture, Error, ErrorKind, LockCapabilities, LockStore, Renewal, Renewed, Result};
 use tidegate_core::Millis;
-use tidegate_core::lock::rules::{ALIVE_MS, CONFIRM_MS, MAX_WAIT_MS, MAX_WAITERS};
-use tidegate_core::lock::{Acquire, Acquired, Fence, LockName, LockToken, Look, MAX_TTL_MS, Process};
+use tidegate_core::lock::rules::{ALIVE_MS, CONFIRM_MS, MAX_CALLS, MAX_WAIT_MS, MAX_WAITERS};
+use tidegate_core::lock::{Acquire, Acquired, AskId, Fence, Leave, LockName, LockToken, Look, MAX_TTL_MS, Process};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::connect::{Call, Connector, Heard, Listener};
 use crate::keys::{Keys, LOCK_PARTS};
 use crate::reply;
 use crate::scripts;
+use crate::tasks::Tasks;
 
 pub use node::RedisNode;
-use policy::{Policy, refuse_eviction};
+use policy::{refuse_eviction, watching};
 
 /// Life of a line after somebody joined it last: the longest wait, and some more.
 const LINE_MS: i64 = MAX_WAIT_MS + 5_000;
@@ -42,7 +43,7 @@ pub struct RedisLocks {
     /// Whose turn it is to wait for replicas.
     waiting: AsyncMutex<()>,
     /// Looks whether the server may evict locks.
-    policy: Policy,
+    policy: Tasks,
 }
 
 fn decimal(number: i64) -> Vec<u8> {
@@ -61,7 +62,7 @@ impl RedisLocks {
         let channel = keys.lock_channel();
         let listener = Listener::start(connector.options().clone(), format!("{channel}{}", hex(process)));
         let listener = AsyncMutex::new(Some(listener));
-        let policy = Policy::watch(connector.clone());
+        let policy = watching(connector.clone());
         Self {
             connector,
             keys,
@@ -93,6 +94,8 @@ impl RedisLocks {
             decimal(FENCE_MS),
             self.channel.clone(),
             name.as_str().into(),
+            call(asked.ask),
+            MAX_CALLS.to_string().into_bytes(),
         ];
         Call::script(&scripts::LOCK_ACQUIRE, self.keys.lock(name).to_vec(), arguments)
     }
@@ -135,10 +138,12 @@ impl RedisLocks {
         }
     }
 
-    async fn give_up(&self, name: &LockName, token: &LockToken, leave: bool) -> Result<bool> {
+    async fn give_up(&self, name: &LockName, token: &LockToken, only: Option<(AskId, Leave)>) -> Result<bool> {
+        let [ask, why] = left_by(only);
         let arguments = vec![
             token.as_str().into(),
-            if leave { b"1".to_vec() } else { b"0".to_vec() },
+            ask,
+            why,
             decimal(CONFIRM_MS),
             decimal(FENCE_MS),
             self.channel.clone(),
@@ -154,6 +159,17 @@ fn hex(process: Process) -> String {
     format!("{:016x}", process.0)
 }
 
+/// A call in keys: 16 digits.
+fn call(ask: AskId) -> Vec<u8> {
+    format!("{:016x}", ask.0).into_bytes()
+}
+
+/// Which call gives back, and why, as scripts take it.
+fn left_by(only: Option<(AskId, Leave)>) -> [Vec<u8>; 2] {
+    let Some((ask, why)) = only else { return Default::default() };
+    [call(ask), if why == Leave::Done { b"1".to_vec() } else { b"0".to_vec() }]
+}
+
 fn fence(value: &Value) -> Result<Fence> {
     u64::try_from(reply::integer(value)?).map(Fence).map_err(|_| reply::strange(value))
 }
@@ -161,15 +177,19 @@ fn fence(value: &Value) -> Result<Fence> {
 fn acquired(answer: &Value) -> Result<Acquired> {
     let parts = reply::list(answer)?;
     match parts {
-        [kind, number, until] if reply::bytes(kind)? == b"G" => {
-            Ok(Acquired::Granted { fence: fence(number)?, until: Millis(reply::integer(until)?) })
-        }
+        [kind, number, until, again] if reply::bytes(kind)? == b"G" => granted(number, until, again),
         [kind, left, before] if reply::bytes(kind)? == b"H" => {
             Ok(Acquired::Held { for_ms: reply::integer(left)?, before: usize::try_from(reply::integer(before)?).ok() })
         }
         [kind] if reply::bytes(kind)? == b"F" => Ok(Acquired::Full),
+        [kind] if reply::bytes(kind)? == b"S" => Ok(Acquired::Spent),
         _ => Err(reply::strange(answer)),
     }
+}
+
+fn granted(number: &Value, until: &Value, again: &Value) -> Result<Acquired> {
+    let (fence, until) = (fence(number)?, Millis(reply::integer(until)?));
+    Ok(Acquired::Granted { fence, until, again: reply::integer(again)? == 1 })
 }
 
 fn looked(answer: &Value) -> Result<Look> {
@@ -216,17 +236,24 @@ impl LockStore for RedisLocks {
     }
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(self.give_up(name, token, false))
+        Box::pin(self.give_up(name, token, None))
     }
 
-    fn leave<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.give_up(name, token, true).await.map(drop) })
+    fn leave<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a LockToken,
+        ask: AskId,
+        why: Leave,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.give_up(name, token, Some((ask, why))).await.map(drop) })
     }
 
     fn renew<'a>(&'a self, locks: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
         let call = |renewal: &Renewal| {
             let [holder, number, ..] = self.keys.lock(&renewal.name);
-            let arguments = vec![renewal.token.as_str().into(), decimal(renewal.ttl_ms), decimal(FENCE_MS)];
+            let alone = if renewal.ask.is_none() { b"1".to_vec() } else { b"0".to_vec() };
+            let arguments = vec![renewal.token.as_str().into(), decimal(renewal.ttl_ms), decimal(FENCE_MS), alone];
             Call::script(&scripts::LOCK_RENEW, vec![holder, number], arguments)
         };
         let calls: Vec<Call> = locks.iter().map(call).collect();

@@ -16,16 +16,13 @@ use tidegate_core::{Command, Millis, Order, OrderId, OrderNo, Payment, PaymentId
 
 use crate::clock::SqlClock;
 use crate::dialect::Dialect;
-use crate::fault::{self, Class};
+use crate::fault;
 use crate::open::{self, Parts};
 use crate::options::SqlOptions;
-use crate::session::Session;
 use crate::{read, upkeep, write};
 
 /// Most deadlines or copies one call gives; callers page.
 const MAX_ROWS: usize = 100_000;
-/// Tries of a read whose connection was lost: a server that came back has closed all of a pool.
-const READ_TRIES: usize = 2;
 
 /// The ledger in a SQL database. Open it with [`SqlLedger::open`], end it with [`Ledger::close`].
 ///
@@ -36,29 +33,6 @@ pub struct SqlLedger {
     id: LedgerId,
     clock: Arc<SqlClock>,
     dialect: Dialect,
-}
-
-/// Runs a read on a connection; it borrows what it needs from `$self`'s future.
-macro_rules! read {
-    ($self:ident, $session:ident => $call:expr) => {
-        read!($self, reads, $session => $call)
-    };
-    ($self:ident, $pool:ident, $session:ident => $call:expr) => {
-        Box::pin(async move {
-            let parts = $self.parts()?;
-            let mut tries = 1;
-            loop {
-                let mut lease = parts.$pool.get().await?;
-                let $session: &mut Session = &mut lease;
-                match $call.await {
-                    Ok(found) => return Ok(found),
-                    Err(fault) if fault.class == Class::Lost && tries < READ_TRIES => parts.$pool.forget_idle(),
-                    Err(fault) => return Err(fault.into()),
-                }
-                tries += 1;
-            }
-        })
-    };
 }
 
 /// A page's cursor is checked before a connection is asked for.

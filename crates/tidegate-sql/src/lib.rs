@@ -2,7 +2,7 @@
 //!
 //! - `options.rs`, `open.rs`, `connect.rs`, `migrate.rs`: an address becomes a ledger. `pool.rs`: bounded connections.
 //! - `session.rs`, `dialect.rs`, `value.rs`, `fetched.rs`, `bulk.rs`, `fault.rs`: one small way to talk to both dialects.
-//! - `ledger.rs`: what the seam asks for. `write/`: a batch. `upkeep.rs`: small writes. `read/`, `row.rs`: reads.
+//! - `ledger.rs`: what the seam asks for. `write/`: a batch. `upkeep.rs`: small writes. `read/`, `row.rs`, `reading.rs`: reads.
 //! - `outbox.rs`: what commits made old in caches, of a ledger or of a caller's own database. `transaction.rs`: the same
 //!   from a caller's own transaction.
 //! - `queue/`: the delay queue, beside a ledger or alone.
@@ -12,6 +12,9 @@
 
 #[cfg(not(any(feature = "mysql", feature = "postgres")))]
 compile_error!("tidegate-sql needs one of its features `mysql` and `postgres`");
+
+#[macro_use]
+mod reading;
 
 mod bulk;
 mod clock;

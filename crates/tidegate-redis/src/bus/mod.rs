@@ -13,10 +13,10 @@ use tidegate_backend::{BoxFuture, Bus, Notice};
 use tidegate_core::SkuId;
 use tidegate_core::gate::Copy;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
 
 use crate::connect::{Call, Connector, Heard, Listener};
 use crate::keys::Keys;
+use crate::tasks::Tasks;
 
 /// Most SKUs whose copies may wait; what finds no room is dropped, and the others are told of a gap.
 const MAX_WAITING: usize = 20_000;
@@ -34,7 +34,7 @@ pub struct RedisBus {
     shared: Arc<Shared>,
     ears: tokio::sync::Mutex<Ears>,
     deaf: watch::Receiver<Option<String>>,
-    teller: Mutex<Option<JoinHandle<()>>>,
+    teller: Tasks,
 }
 
 struct Shared {
@@ -76,18 +76,10 @@ impl RedisBus {
             filled: Notify::new(),
             told: Notify::new(),
         });
-        let teller = tokio::spawn(tell(Arc::clone(&shared)));
+        let teller = Tasks::new(vec![tokio::spawn(tell(Arc::clone(&shared)))]);
         let deaf = listener.trouble();
         let ears = tokio::sync::Mutex::new(Ears { listener, last: HashMap::new() });
-        Self { shared, ears, deaf, teller: Mutex::new(Some(teller)) }
-    }
-}
-
-impl Drop for RedisBus {
-    fn drop(&mut self) {
-        if let Some(teller) = self.teller.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            teller.abort();
-        }
+        Self { shared, ears, deaf, teller }
     }
 }
 
@@ -226,10 +218,7 @@ impl Bus for RedisBus {
             };
             // What cannot be told in time is found by the others' own reads.
             let _ = tokio::time::timeout(Duration::from_millis(500), told).await;
-            let teller = self.teller.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(teller) = teller {
-                teller.abort();
-            }
+            self.teller.end();
         })
     }
 }

@@ -28,8 +28,8 @@ pub use ceiling::BareReads;
 pub use options::RedisCacheOptions;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -40,7 +40,6 @@ use tidegate_backend::{BoxFuture, CacheKey, CacheNotice, CacheStore, Error, Erro
 use tidegate_core::Millis;
 use tidegate_core::cache::{Op, Reply, RowVersion};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use self::ears::{Ears, Proven};
@@ -49,6 +48,7 @@ use crate::connect::{self, Call, Connector, RedisOptions, Role};
 use crate::keys::Keys;
 use crate::reply;
 use crate::scripts;
+use crate::tasks::Tasks;
 
 /// Bytes of values in one round trip, give or take an operation.
 const MOST_BYTES: usize = 16 << 20;
@@ -63,7 +63,7 @@ pub struct RedisCache {
     inner: Arc<Inner>,
     ears: tokio::sync::Mutex<Ears>,
     proven: Proven,
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    tasks: Tasks,
 }
 
 struct Inner {
@@ -121,7 +121,7 @@ impl RedisCache {
         let proven = Proven::new(ears::readers(&inner.connector, inner.options.buckets));
         let (ears, mut tasks) = ears::start(&inner);
         tasks.push(tokio::spawn(beat::run(inner.clone(), known)));
-        Ok(Self { inner, ears: tokio::sync::Mutex::new(ears), proven, tasks: Mutex::new(tasks) })
+        Ok(Self { inner, ears: tokio::sync::Mutex::new(ears), proven, tasks: Tasks::new(tasks) })
     }
 
     /// The keys in Redis of everything cached under `key`: a plain `DEL` of them by any client invalidates what is in Redis
@@ -143,16 +143,6 @@ impl RedisCache {
 
     pub(crate) fn keys(&self) -> &Keys {
         &self.inner.keys
-    }
-
-    fn take_tasks(&self) -> Vec<JoinHandle<()>> {
-        std::mem::take(&mut self.tasks.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Drop for RedisCache {
-    fn drop(&mut self) {
-        self.take_tasks().iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -442,11 +432,7 @@ impl CacheStore for RedisCache {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            for task in self.take_tasks() {
-                task.abort();
-                // It was told to end; how it ended is of no interest.
-                let _ = task.await;
-            }
+            self.tasks.ended().await;
             self.inner.connector.close().await;
         })
     }

@@ -17,19 +17,19 @@ mod owner;
 mod watchdog;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use redis::{Cmd, Value};
 use tidegate_backend::{Error, ErrorKind, Result};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
 
 use self::health::{Failing, Symptom};
 use self::link::Link;
 use crate::keys::Keys;
 use crate::reply;
 use crate::scripts::Script;
+use crate::tasks::Tasks;
 
 #[cfg(feature = "ceiling")]
 pub(crate) use self::direct::Bare;
@@ -104,24 +104,8 @@ impl Call {
 #[derive(Clone)]
 pub struct Connector {
     shared: Arc<Shared>,
-    watchdog: Arc<Watchdog>,
-}
-
-/// The task that watches the connection; it ends with its owner.
-struct Watchdog(Mutex<Option<JoinHandle<()>>>);
-
-impl Watchdog {
-    fn take(&self) -> Option<JoinHandle<()>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        if let Some(task) = self.take() {
-            task.abort();
-        }
-    }
+    /// What watches the connection.
+    watchdog: Arc<Tasks>,
 }
 
 pub(crate) struct Shared {
@@ -172,7 +156,7 @@ impl Connector {
             tracing::warn!(why = %e, "Redis cannot be used yet; it is looked for until it can");
         }
         let task = tokio::spawn(watchdog::run(Arc::clone(&shared)));
-        Ok(Self { shared, watchdog: Arc::new(Watchdog(Mutex::new(Some(task)))) })
+        Ok(Self { shared, watchdog: Arc::new(Tasks::new(vec![task])) })
     }
 
     /// Why Redis cannot be used now, if it cannot.
@@ -203,11 +187,7 @@ impl Connector {
 
     /// Ends the connection and the task that watches it.
     pub async fn close(&self) {
-        if let Some(task) = self.watchdog.take() {
-            task.abort();
-            // It was told to end; how it ended is of no interest.
-            let _ = task.await;
-        }
+        self.watchdog.ended().await;
         // On purpose, so it is no trouble to warn of.
         self.shared.note_trouble("it was closed".to_owned());
         self.shared.link.store(None);

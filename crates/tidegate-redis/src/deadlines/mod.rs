@@ -19,7 +19,7 @@ mod rebuild;
 mod wake;
 mod wire;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_backend::{
@@ -27,7 +27,6 @@ use tidegate_backend::{
 };
 use tidegate_core::queue::Stats;
 use tidegate_core::{Millis, OrderNo};
-use tokio::task::JoinHandle;
 
 use self::buffer::{Buffer, Change};
 use self::nodes::Holds;
@@ -38,6 +37,7 @@ use crate::connect::{Call, Connector, Owner};
 use crate::keys::{Keys, MAX_PARTITIONS};
 use crate::reply;
 use crate::scripts::{self, Script};
+use crate::tasks::Tasks;
 
 /// Most deadlines that one script call works on.
 const MAX_CALL: usize = 512;
@@ -69,7 +69,7 @@ impl Default for DeadlineOptions {
 /// claimed is taken over by other nodes after a second, or when its lease ends.
 pub struct RedisDeadlines {
     inner: Arc<Inner>,
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    tasks: Tasks,
 }
 
 struct Inner {
@@ -119,25 +119,13 @@ impl RedisDeadlines {
             tokio::spawn(wake::run(Arc::clone(&inner))),
             tokio::spawn(parts::run(Arc::clone(&inner))),
         ];
-        Ok(Self { inner, tasks: Mutex::new(tasks) })
+        Ok(Self { inner, tasks: Tasks::new(tasks) })
     }
 
     /// The connection it uses.
     #[must_use]
     pub fn connector(&self) -> &Connector {
         &self.inner.connector
-    }
-
-    fn end_tasks(&self) {
-        for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            task.abort();
-        }
-    }
-}
-
-impl Drop for RedisDeadlines {
-    fn drop(&mut self) {
-        self.end_tasks();
     }
 }
 
@@ -317,7 +305,7 @@ impl DeadlineQueue for RedisDeadlines {
         Box::pin(async move {
             // What cannot be flushed or handed back now is found by the sweep, or when its lease ends.
             let _ = tokio::time::timeout(Duration::from_secs(1), self.inner.buffer.empty()).await;
-            self.end_tasks();
+            self.tasks.end();
             self.inner.leave().await;
         })
     }

@@ -5,12 +5,13 @@ use tidegate_backend::{BoxFuture, Error, ErrorKind, Renewal, Result};
 use tidegate_core::Millis;
 use tidegate_core::lock::{Acquire, Acquired, LockName, LockToken, Look};
 
-use super::policy::{Policy, refuse_eviction};
+use super::policy::{refuse_eviction, watching};
 use super::{FENCE_MS, decimal, fence};
 use crate::connect::{Call, Connector};
 use crate::keys::Keys;
 use crate::reply;
 use crate::scripts;
+use crate::tasks::Tasks;
 
 /// A Redis or Valkey that votes on locks: a server alone, or a master that sentinels name. The servers of one quorum share
 /// nothing: no replication between them, no machine, no disk.
@@ -21,7 +22,7 @@ pub struct RedisNode {
     connector: Connector,
     keys: Keys,
     /// Ends with it.
-    _policy: Policy,
+    _policy: Tasks,
 }
 
 impl RedisNode {
@@ -35,7 +36,7 @@ impl RedisNode {
             return Err(Error::new(ErrorKind::Configuration, why));
         }
         let keys = Keys::new(&connector.options().name);
-        let policy = Policy::watch(connector.clone());
+        let policy = watching(connector.clone());
         Ok(Self { connector, keys, _policy: policy })
     }
 }

@@ -1,37 +1,19 @@
 //! One rule: a lock is a key that expires, so a server that may delete such keys before their end grants none. It is looked at
 //! with every connection, and every [`ROUND`] in case that somebody changes the policy.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate_backend::{Error, ErrorKind, Result};
-use tokio::task::JoinHandle;
 
 use crate::connect::Connector;
+use crate::tasks::Tasks;
 
 /// How often the policy is looked at.
 const ROUND: Duration = Duration::from_secs(2);
 
-/// The task that looks; it ends with its owner.
-pub(super) struct Policy(Mutex<Option<JoinHandle<()>>>);
-
-impl Policy {
-    /// Runs in the runtime this is called in.
-    pub(super) fn watch(connector: Connector) -> Self {
-        Self(Mutex::new(Some(tokio::spawn(watch(connector)))))
-    }
-
-    pub(super) fn end(&self) {
-        if let Some(task) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            task.abort();
-        }
-    }
-}
-
-impl Drop for Policy {
-    fn drop(&mut self) {
-        self.end();
-    }
+/// The task that looks, in the runtime this is called in.
+pub(super) fn watching(connector: Connector) -> Tasks {
+    Tasks::new(vec![tokio::spawn(watch(connector))])
 }
 
 async fn watch(connector: Connector) {

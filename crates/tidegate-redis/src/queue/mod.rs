@@ -12,7 +12,7 @@ mod claim;
 mod known;
 mod wire;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -23,7 +23,6 @@ use tidegate_core::Millis;
 use tidegate_core::queue::model::Place;
 use tidegate_core::queue::{QueueName, Schedule, Scheduled, Settle, Settled, Stats, Task, TaskId, TaskState};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use self::known::Known;
 use self::wire::decimal;
@@ -31,6 +30,7 @@ use crate::connect::{Call, Connector, Heard, Listener};
 use crate::keys::Keys;
 use crate::reply;
 use crate::scripts;
+use crate::tasks::Tasks;
 
 /// Between two looks at the server's clock while nobody asks for anything else.
 const LOOK: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ const PIECE: usize = 128;
 /// Delayed tasks in Redis or Valkey, shared by every process that names the same server and name.
 pub struct RedisQueues {
     inner: Arc<Inner>,
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    tasks: Tasks,
 }
 
 struct Inner {
@@ -78,25 +78,13 @@ impl RedisQueues {
         });
         inner.look().await;
         let tasks = vec![tokio::spawn(listen(Arc::clone(&inner))), tokio::spawn(watch_clock(Arc::clone(&inner)))];
-        Ok(Self { inner, tasks: Mutex::new(tasks) })
+        Ok(Self { inner, tasks: Tasks::new(tasks) })
     }
 
     /// The connection it uses.
     #[must_use]
     pub fn connector(&self) -> &Connector {
         &self.inner.connector
-    }
-
-    fn end_tasks(&self) {
-        for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            task.abort();
-        }
-    }
-}
-
-impl Drop for RedisQueues {
-    fn drop(&mut self) {
-        self.end_tasks();
     }
 }
 
@@ -441,7 +429,7 @@ impl QueueStore for RedisQueues {
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        self.end_tasks();
+        self.tasks.end();
         Box::pin(std::future::ready(()))
     }
 }

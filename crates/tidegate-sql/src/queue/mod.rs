@@ -33,6 +33,7 @@ use crate::dialect::Dialect;
 use crate::fault::{self, Class, Fault};
 use crate::migrate;
 use crate::pool::Pool;
+use crate::reading::READ_TRIES;
 use crate::session::{Isolation, Session};
 use crate::write::Tries;
 use claim::{Claims, Receipts};
@@ -47,8 +48,6 @@ const CLAIMS: usize = 2;
 const READS: usize = 4;
 /// Connections for counts.
 const COUNTS: usize = 2;
-/// Tries of a read whose connection was lost: a server that came back has closed all of a pool.
-const READ_TRIES: usize = 2;
 
 /// How to open queues in a database.
 #[derive(Clone)]
@@ -202,30 +201,6 @@ macro_rules! step {
                 $self.wake.put($queue, at);
             }
             Ok(value.unwrap_or_else(|| $else))
-        })
-    };
-}
-
-/// Runs a read on a connection.
-macro_rules! read {
-    ($self:ident, $session:ident => $call:expr) => {
-        read!($self, reads, $session => $call)
-    };
-    ($self:ident, $pool:ident, $session:ident => $call:expr) => {
-        Box::pin(async move {
-            let parts = $self.parts()?;
-            let mut tries = 1;
-            loop {
-                let mut lease = parts.$pool.get().await?;
-                let $session: &mut Session = &mut lease;
-                let read: fault::Result<_> = async { $call }.await;
-                match read {
-                    Ok(found) => return Ok(found),
-                    Err(fault) if fault.class == Class::Lost && tries < READ_TRIES => parts.$pool.forget_idle(),
-                    Err(fault) => return Err(fault.into()),
-                }
-                tries += 1;
-            }
         })
     };
 }
@@ -411,7 +386,7 @@ impl QueueStore for SqlQueues {
     }
 
     fn get<'a>(&'a self, queue: &'a QueueName, ids: &'a [TaskId]) -> BoxFuture<'a, Result<Vec<Option<Task>>>> {
-        read!(self, session => read::get(session, &self.clock, queue, ids).await)
+        read!(self, session => read::get(session, &self.clock, queue, ids))
     }
 
     fn list<'a>(
@@ -421,7 +396,7 @@ impl QueueStore for SqlQueues {
         after: Option<Place>,
         limit: usize,
     ) -> BoxFuture<'a, Result<(Vec<Task>, Option<Place>)>> {
-        read!(self, session => {
+        read!(self, session => async {
             let page = read::list(session, &self.clock, queue, &listing, after.as_ref(), limit).await?;
             let next = next_place(&listing, &page, limit);
             Ok((page, next))
@@ -429,11 +404,11 @@ impl QueueStore for SqlQueues {
     }
 
     fn queues<'a>(&'a self, after: Option<&'a QueueName>, limit: usize) -> BoxFuture<'a, Result<Vec<QueueName>>> {
-        read!(self, session => read::queues(session, after, limit).await)
+        read!(self, session => read::queues(session, after, limit))
     }
 
     fn stats<'a>(&'a self, queues: &'a [QueueName]) -> BoxFuture<'a, Result<Vec<Option<Stats>>>> {
-        read!(self, counts, session => {
+        read!(self, counts, session => async {
             let mut stats = Vec::with_capacity(queues.len());
             for queue in queues {
                 stats.push(read::stats(session, &self.clock, queue).await?);
