@@ -2,7 +2,8 @@
 //!
 //! - [`orders`], [`cache`], [`deadlines`], [`locks`]: the cases.
 //! - [`child`]: the server under test, a process of its own. [`process`]: processes that obey. [`server`]: private Redis
-//!   servers; [`private`]: private servers of other kinds. [`redis`]: the client by itself. [`bare`]: the bare HTTP handler.
+//!   servers; [`private`]: private servers of other kinds. [`redis`]: the client by itself; [`on_redis`]: what
+//!   cases on Redis share. [`bare`]: the bare HTTP handler.
 //! - [`line`]: one figure, and how it is printed. [`machine`]: on what it was measured.
 
 mod bare;
@@ -12,6 +13,7 @@ mod deadlines;
 mod line;
 mod locks;
 mod machine;
+mod on_redis;
 mod orders;
 mod private;
 mod process;

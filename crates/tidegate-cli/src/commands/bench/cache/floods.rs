@@ -214,7 +214,7 @@ async fn known_are_found(cache: Cache<u64, u64>, rows: Arc<Rows>, stop: Arc<Atom
 
 /// Pages of products that do not exist.
 pub fn unknown_pages(bench: &mut Bench<'_>) -> Result {
-    let place = Place::new(None, "embedded", bench.folder.to_owned())?;
+    let place = Place::new(None, "embedded", bench.folder().to_owned())?;
     let ledger = place.ledger("unknown")?;
     let server = Server::serve(&ledger)?;
     let asked = bench.scaled(UNKNOWN_PAGES, 5_000);

@@ -11,7 +11,6 @@ mod floods;
 mod hits;
 mod process;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,12 +18,12 @@ use tidegate::blocks::RedisOptions;
 use tidegate::cache::{RedisCache, RedisCacheOptions, Ttl};
 
 use super::line::Printer;
-use super::server::{Cluster, Server};
+use super::on_redis::Bench;
+use super::server::Cluster;
 use super::{Args, wanted};
 use crate::config::value::without_password;
 use crate::failure::{Failure, Result};
 use crate::output;
-use crate::runtime;
 
 pub use self::child::run as serve;
 
@@ -44,26 +43,7 @@ const CASES: [(&str, &str); 12] = [
     ("jitter", "10,000 keys filled together"),
 ];
 
-/// What the cases share.
-pub struct Bench<'a> {
-    folder: &'a Path,
-    /// Of the Redis that is measured.
-    url: String,
-    /// It, if it was started for this run.
-    server: Option<Server>,
-    /// Under what its keys lie: nobody else's.
-    name: String,
-    scale: f64,
-    /// Prints figures.
-    printer: &'a mut Printer,
-}
-
 impl Bench<'_> {
-    /// `n` at this scale, at least `least`.
-    fn scaled(&self, n: u64, least: u64) -> u64 {
-        ((n as f64 * self.scale) as u64).max(least)
-    }
-
     async fn store(&self) -> Result<Arc<RedisCache>> {
         open_store(&self.url, &self.name).await
     }
@@ -75,15 +55,10 @@ impl Bench<'_> {
 /// [`Failure::Usage`] for a case there is not; [`Failure::Work`].
 pub fn run(args: &Args, printer: &mut Printer) -> Result {
     let wanted = wanted(args, &CASES)?;
-    let folder = tempfile::Builder::new().prefix("tidegate-bench-").tempdir();
-    let folder = folder.map_err(|e| Failure::Work(format!("cannot make a folder for a private Redis: {e}")))?;
-    let server = if args.redis.is_none() { Some(Server::start(folder.path())?) } else { None };
-    let url = args.redis.clone().or_else(|| server.as_ref().map(Server::url)).unwrap_or_default();
-    let name = format!("tidegate_bench_{}", std::process::id());
-    let mut bench = Bench { folder: folder.path(), url, server, name, scale: args.scale, printer };
+    let mut bench = Bench::start(args, printer)?;
     let measured = cases(&wanted, &mut bench);
     if bench.server.is_none() {
-        erase(&bench)?;
+        bench.erase()?;
     }
     measured
 }
@@ -115,21 +90,11 @@ fn cluster(bench: &mut Bench<'_>) -> Result {
         output::note("left out: name a Cluster with --redis redis-cluster://.. and measure the cases store and many");
         return Ok(());
     }
-    let cluster = Cluster::start(bench.folder)?;
+    let cluster = Cluster::start(bench.folder())?;
     let alone = std::mem::replace(&mut bench.url, cluster.url());
     let measured = hits::store(bench, "Cluster: ").and_then(|()| hits::many(bench, "Cluster: "));
     bench.url = alone;
     measured
-}
-
-/// Deletes what the run left on a server that is not its own.
-fn erase(bench: &Bench<'_>) -> Result {
-    runtime::run(async {
-        let store = bench.store().await?;
-        let erased = store.erase().await.map_err(broken);
-        tidegate::cache::CacheStore::close(&*store).await;
-        erased
-    })
 }
 
 /// Opens the store at `url`.

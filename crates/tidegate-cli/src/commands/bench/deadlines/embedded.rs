@@ -20,7 +20,7 @@ const PATIENCE_US: u64 = 60_000_000;
 /// Many callers, one task a call; then the file is opened again.
 pub fn callers(bench: &mut Bench<'_>) -> Result {
     let (count, pending) = (bench.scaled(TASKS, 5_000), bench.scaled(PENDING, 10_000));
-    let kind = Kind::Embedded { file: bench.folder.join("embedded.db") };
+    let kind = Kind::Embedded { file: bench.folder().join("embedded.db") };
     let queue = || "embedded".to_owned();
     let mut process = start(&kind)?;
     let due = Due::Over(now_ms() + FAR, FAR);

@@ -1,7 +1,7 @@
 //! `tidegate bench deadlines`: what the delay queue does in a second, how late it is, what it costs at rest and on bad days;
 //! and side by side with it a broker and the loop that many teams write.
 //!
-//! - [`rates`]: scheduling, working off, cancelling. [`lateness`]: a steady stream, and a pile beside a trickle.
+//! - [`rates`]: scheduling, working off, cancelling; [`slow`]: scripts that take long. [`lateness`]: a steady stream, and a pile beside a trickle.
 //!   [`bad_days`]: a worker that is killed, far tasks at rest. [`embedded`]: the SQLite file. [`sides`]: the comparison.
 //! - [`way`]: a way to have something done later: [`stored`] (our queue), [`naive`] (the loop), `rabbit` (the broker, feature
 //!   `rabbitmq`). [`side`]: their private stores. [`child`], [`seen`]: the processes that schedule and work.
@@ -17,22 +17,20 @@ mod rates;
 mod seen;
 mod side;
 mod sides;
+mod slow;
 mod stored;
 mod way;
 
-use std::path::Path;
 use std::time::Duration;
 
 use self::child::{Order, Report};
 use self::side::Side;
 use self::way::Kind;
 use super::line::Printer;
+use super::on_redis::Bench;
 use super::process::Process;
-use super::redis::{self, Redis};
-use super::server::Server;
 use super::{Args, wanted};
 use crate::failure::{Failure, Result};
-use crate::runtime;
 
 pub use self::child::run as serve;
 
@@ -55,44 +53,16 @@ const CASES: [(&str, &str); 15] = [
     ("side-naive", "side by side: the loop that many teams write, on a Redis with its log"),
 ];
 
-/// What the cases share.
-pub struct Bench<'a> {
-    folder: &'a Path,
-    /// Of the Redis that is measured.
-    url: String,
-    /// Under what its keys lie: nobody else's.
-    name: String,
-    scale: f64,
-    /// Prints figures.
-    printer: &'a mut Printer,
-}
-
 impl Bench<'_> {
-    /// `n` at this scale, at least `least`.
-    fn scaled(&self, n: u64, least: u64) -> u64 {
-        ((n as f64 * self.scale) as u64).max(least)
-    }
-
     /// A process on the Redis that is measured.
     fn process(&self) -> Result<Process> {
         start(&Kind::Redis { url: self.url.clone(), name: self.name.clone() })
     }
 
-    /// Does something with that Redis.
-    fn on_redis<T>(&self, work: impl AsyncFnOnce(&Redis) -> Result<T>) -> Result<T> {
-        runtime::run(async {
-            let redis = Redis::open(&self.url, &self.name).await?;
-            let done = work(&redis).await;
-            redis.close().await;
-            done
-        })
-    }
-
-    /// Deletes every key of this run.
+    /// Deletes every key of this run, and waits until their memory is free.
     fn clear(&self) -> Result {
+        self.erase()?;
         self.on_redis(async |redis| {
-            redis.connector().erase().await.map_err(redis::broken)?;
-            // Its memory comes back a little later.
             while redis.info("memory", "lazyfree_pending_objects").await? > 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
@@ -124,12 +94,7 @@ fn rate(count: u64, us: u64) -> f64 {
 /// [`Failure::Usage`] for a case there is not; [`Failure::Work`].
 pub fn run(args: &Args, printer: &mut Printer) -> Result {
     let wanted = wanted(args, &CASES)?;
-    let folder = tempfile::Builder::new().prefix("tidegate-bench-").tempdir();
-    let folder = folder.map_err(|e| Failure::Work(format!("cannot make a folder for private servers: {e}")))?;
-    let server = if args.redis.is_none() { Some(Server::start(folder.path())?) } else { None };
-    let url = args.redis.clone().or_else(|| server.as_ref().map(Server::url)).unwrap_or_default();
-    let name = format!("tidegate_bench_{}", std::process::id());
-    let mut bench = Bench { folder: folder.path(), url, name, scale: args.scale, printer };
+    let mut bench = Bench::start(args, printer)?;
     for (name, what) in wanted {
         bench.printer.step(what);
         let measured = match *name {

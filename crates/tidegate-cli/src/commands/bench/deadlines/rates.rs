@@ -2,9 +2,8 @@
 
 use std::time::Instant;
 
-use tidegate::bare_redis::BareAnswer;
-
 use super::child::{Due, Order, now_ms};
+use super::slow::Watch;
 use super::way::{How, PAYLOAD};
 use super::{Bench, ask, rate};
 use crate::commands::bench::line::Line;
@@ -24,8 +23,6 @@ const CALLERS: u64 = 128;
 const CLAIMED: u64 = 200_000;
 /// Commands in one of the bare client's pipelines: as many tasks as a batch has.
 const PIPELINE: u64 = 512;
-/// No script may take longer, microseconds.
-const LONGEST_SCRIPT: &str = "5000";
 /// Longest wait for what must come, microseconds.
 const PATIENCE_US: u64 = 120_000_000;
 
@@ -111,7 +108,7 @@ pub fn cancel(bench: &mut Bench<'_>) -> Result {
     let queue = || "cancel".to_owned();
     let far = Due::Over(now_ms() + FAR, FAR);
     ask(&mut process, Order::Schedule { queue: queue(), from: 0, count: pending, due: far })?;
-    watch_scripts(bench)?;
+    let mut watch = Watch::begin(bench)?;
     let cancels = Order::Cancel { queue: queue(), of: pending, count, callers: CALLERS };
     let report = ask(&mut process, cancels.clone())?;
     let line = Line::new(format!("cancel at random, {pending} pending"), rate(report.done, report.took_us), "tasks/s");
@@ -122,33 +119,16 @@ pub fn cancel(bench: &mut Bench<'_>) -> Result {
         Order::Schedule { queue: "cancel".to_owned(), from: pending, count: claimed, due: Due::At(now_ms()) },
     )?;
     let again = Order::Cancel { queue: queue(), of: pending, count: 2 * count, callers: CALLERS };
-    process.order(&again)?;
-    ask(&mut worker, Order::Work { queue: queue(), how: How::fast(), most: pending + claimed })?;
-    let report: super::Report = process.report()?;
-    let until_us = now_us() + PATIENCE_US;
-    let worked = ask(&mut worker, Order::Wait { queue: queue(), count: claimed, until_us })?;
+    let (report, worked) = watch.beside(bench, || {
+        process.order(&again)?;
+        ask(&mut worker, Order::Work { queue: queue(), how: How::fast(), most: pending + claimed })?;
+        let report: super::Report = process.report()?;
+        let until_us = now_us() + PATIENCE_US;
+        Ok((report, ask(&mut worker, Order::Wait { queue: queue(), count: claimed, until_us })?))
+    })?;
     ask(&mut worker, Order::Stop { queue: queue() })?;
     let what = format!("the same while {claimed} others are claimed (half of them gone already)");
     let line = Line::new(what, rate(2 * count, report.took_us), "tasks/s");
     bench.printer.line(line.errors(count - report.done + claimed - worked.seen.distinct + worked.seen.early))?;
-    let slow = bench.on_redis(slow_scripts)?;
-    bench.printer.line(Line::new("scripts of these that took longer than 5 ms (SLOWLOG)", slow as f64, "scripts"))
-}
-
-/// How many calls of scripts the server has noted. What a script runs is noted by itself, too.
-async fn slow_scripts(redis: &Redis) -> Result<u64> {
-    let noted = redis.ask(&["SLOWLOG", "GET", "-1"]).await?.list();
-    // Each is a number, an instant, a duration, the command's words and the client.
-    let word = |entry: BareAnswer| entry.list().into_iter().nth(3).and_then(|words| words.list().into_iter().next());
-    let scripts = noted.into_iter().filter_map(word).filter(|word| word.text().starts_with("EVAL"));
-    Ok(scripts.count() as u64)
-}
-
-/// Has the server note every command that takes longer than 5 ms from now on.
-fn watch_scripts(bench: &Bench<'_>) -> Result {
-    bench.on_redis(async |redis| {
-        redis.ask(&["CONFIG", "SET", "slowlog-log-slower-than", LONGEST_SCRIPT]).await?;
-        redis.ask(&["CONFIG", "SET", "slowlog-max-len", "1024"]).await?;
-        redis.ask(&["SLOWLOG", "RESET"]).await.map(drop)
-    })
+    watch.end(bench)
 }

@@ -36,7 +36,7 @@ const LOOK_US: u64 = 500_000;
 
 /// Measures one.
 pub fn measure(bench: &mut Bench<'_>, open: fn(&Path) -> Result<Side>) -> Result {
-    let own = tempfile::Builder::new().prefix("side-").tempdir_in(bench.folder);
+    let own = tempfile::Builder::new().prefix("side-").tempdir_in(bench.folder());
     let own = own.map_err(|e| Failure::Work(format!("cannot make a folder for a private server: {e}")))?;
     let opened = open(own.path()).and_then(|side| Ok((start(&side.kind())?, side)));
     let (load, mut side) = match opened {
