@@ -97,15 +97,6 @@ where
             self.metrics.counts.misses.one();
         }
     }
-
-    /// Refreshes what a flight found in the store, if it is time; the flight is over.
-    pub(super) fn kick_after(self: &Arc<Self>, key: &K, bytes: &Bytes, found: Option<Kept<V>>) {
-        let now = self.hub.ticks.now();
-        if let Some(kept) = found.filter(|kept| kept.value.is_some() && (now >= kept.soft || self.is_early(kept, now)))
-        {
-            self.kick(key, bytes, kept.id);
-        }
-    }
 }
 
 impl<K, V> Leader<K, V>

@@ -178,6 +178,13 @@ where
         let _ = self.start(key, bytes, Want::Refresh(fill), Some(permit), None);
     }
 
+    /// The same for what the store had, if it is no longer fresh, or early.
+    fn kick_if_old(self: &Arc<Self>, key: &K, bytes: &Bytes, kept: &Kept<V>, now: i64) {
+        if kept.value.is_some() && (now >= kept.soft || self.is_early(kept, now)) {
+            self.kick(key, bytes, kept.id);
+        }
+    }
+
     /// Joins the key's flight, or starts one.
     pub(super) fn start(
         self: &Arc<Self>,
@@ -200,7 +207,9 @@ where
                 let landed = leader.run(want, permit).await;
                 let found = looks.then(|| landed.stored()).flatten();
                 ticket.land(landed);
-                leader.inner.kick_after(&leader.key, &leader.bytes, found);
+                if let Some(kept) = found {
+                    leader.inner.kick_if_old(&leader.key, &leader.bytes, &kept, leader.inner.hub.ticks.now());
+                }
             });
         } else if let Some(permit) = permit {
             permit.unused();
@@ -372,9 +381,7 @@ where
                 Ok(true) => {
                     self.keep(bytes, &kept, &stamps, generation);
                     let now = self.hub.ticks.now();
-                    if stale || self.is_early(&kept, now) {
-                        self.kick(key, bytes, kept.id);
-                    }
+                    self.kick_if_old(key, bytes, &kept, now);
                     self.metrics.counts.store_hits.one();
                     Asked::Answered(Ok(self.answer(kept, Source::Store, now, stale)))
                 }
