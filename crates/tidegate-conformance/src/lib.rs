@@ -6,6 +6,7 @@
 //! - `servers` (feature `servers`): private database servers for tests.
 //! - [`cache`]: the cases a [`tidegate_backend::CacheStore`] passes; [`cache_store_conformance!`] makes a test of each.
 //! - [`deadlines`]: the cases a [`tidegate_backend::DeadlineQueue`] passes; [`deadline_conformance!`] makes a test of each.
+//! - [`feed`]: the same of the feed's ledgers.
 //! - [`membership`]: the cases a [`tidegate_backend::MembershipStore`] passes; [`membership_conformance!`] makes a test of each.
 //! - [`lock`]: the cases a [`tidegate_backend::LockStore`] passes; [`lock_conformance!`] makes a test of each.
 //! - [`queue`]: the cases a [`tidegate_backend::QueueStore`] passes; [`queue_conformance!`] makes a test of each.
@@ -14,6 +15,7 @@
 pub mod cache;
 pub mod deadlines;
 pub mod faulty;
+pub mod feed;
 pub mod ledger;
 pub mod lock;
 pub mod membership;

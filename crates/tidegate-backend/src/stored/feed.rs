@@ -138,16 +138,16 @@ impl Loaded {
         self.post(stored, made);
     }
 
-    /// Decides, and says what is to be written where.
+    /// Decides, and says what is to be written where. `real`: the outbox's instant.
     #[must_use]
-    pub fn decide(mut self, commands: &[Command], now: Millis, max_followees: usize) -> Decided {
+    pub fn decide(mut self, commands: &[Command], now: Millis, real: Millis, max_followees: usize) -> Decided {
         let count = |user: &UserId| {
             let followees = self.beside.get(user).map_or(0, |beside| beside.followees);
             (user.clone(), usize::try_from(followees).unwrap_or(0))
         };
         self.rows.counts = self.asked.counts.iter().map(count).collect();
         // Names and bodies are shared, not copied.
-        let decision = decide(self.rows.clone(), commands, now, max_followees);
+        let decision = decide(self.rows.clone(), commands, now, real, max_followees);
         Decided::new(decision, &self)
     }
 }

@@ -16,8 +16,8 @@ pub type Version = u64;
 /// The version that a row begins with. Larger than any that a row of this name can have had before, as long as less than
 /// 1,024 commits a millisecond touch it.
 #[must_use]
-pub fn first_version(now: Millis) -> Version {
-    now.0.max(1).unsigned_abs() << 10
+pub fn first_version(real: Millis) -> Version {
+    real.0.max(1).unsigned_abs() << 10
 }
 
 /// Something that has a version.

@@ -223,10 +223,12 @@ impl Wants {
 }
 
 /// Decides a batch at `now`, in order: what each command comes to, given those before it. `rows` must have all that
-/// [`Wants::of`] and [`Wants::more`] name and that there is.
+/// [`Wants::of`] and [`Wants::more`] name and that there is. `real`: the instant of a clock that goes on where the ledger's is
+/// moved by hand; versions begin there, since a name's second life may begin at the same instant as its first.
 #[must_use]
-pub fn decide(rows: Rows, commands: &[Command], now: Millis, max_followees: usize) -> Decision {
-    let mut batch = Batch { rows, now, max_followees, out: Decision::default(), told: BTreeMap::new() };
+pub fn decide(rows: Rows, commands: &[Command], now: Millis, real: Millis, max_followees: usize) -> Decision {
+    let first = first_version(real);
+    let mut batch = Batch { rows, now, first, max_followees, out: Decision::default(), told: BTreeMap::new() };
     let outcomes = commands.iter().map(|command| batch.run(command)).collect();
     batch.out.outcomes = outcomes;
     batch.finish()
@@ -235,6 +237,8 @@ pub fn decide(rows: Rows, commands: &[Command], now: Millis, max_followees: usiz
 struct Batch {
     rows: Rows,
     now: Millis,
+    /// The version that new rows begin with.
+    first: Version,
     max_followees: usize,
     out: Decision,
     told: BTreeMap<Subject, Change>,
@@ -426,8 +430,7 @@ impl Batch {
 
     /// Writes a post, with a new version of its row.
     fn write_post(&mut self, mut stored: StoredPost) {
-        let first = || first_version(self.now);
-        stored.row = if stored.row == 0 { first() } else { stored.row + 1 };
+        stored.row = if stored.row == 0 { self.first } else { stored.row + 1 };
         let id = stored.post.id.clone();
         // Deleted before in this batch: the new row is above the old one's floor.
         if let Some((_, floor)) = self.out.stale.iter().find(|(stale, _)| *stale == id) {
@@ -444,7 +447,7 @@ impl Batch {
         let is_root = |stored: &&StoredPost| matches!(stored.post.content, Content::Body(_));
         let mut stored = self.rows.posts.get(root).filter(is_root)?.clone();
         let before = stored.reposts;
-        let next = if before == 0 { first_version(self.now) } else { before + 1 };
+        let next = if before == 0 { self.first } else { before + 1 };
         match self.told.get_mut(&Subject::Root(root.clone())) {
             None => stored.reposts = next,
             // It was deleted and published anew in this batch: its reposts, too, are others.
@@ -469,7 +472,7 @@ impl Batch {
     fn revive(&mut self, root: &PostId) {
         let Some(mut stored) = self.rows.posts.get(root).cloned() else { return };
         let told = self.told.get(&Subject::Root(root.clone())).map_or(0, |change| change.version + 1);
-        stored.reposts = first_version(self.now).max(told);
+        stored.reposts = self.first.max(told);
         let floor = Change { prev: 0, version: stored.reposts, what: What::Floor(Subject::Root(root.clone())) };
         self.told.insert(floor.subject(), floor);
         self.out.writes.posts.insert(root.clone(), Some(stored.clone()));
@@ -509,10 +512,10 @@ impl Batch {
     fn tell_posts(&mut self, author: &UserId, tell: impl FnOnce(&mut Vec<Entry>, &mut Vec<Place>, &mut Vec<PostId>)) {
         let row = self.rows.users.entry(author.clone()).or_default();
         let subject = Subject::Author(author.clone());
-        let now = self.now;
+        let first = self.first;
         let change = self.told.entry(subject).or_insert_with(|| {
             let prev = row.posts;
-            row.posts = if prev == 0 { first_version(now) } else { prev + 1 };
+            row.posts = if prev == 0 { first } else { prev + 1 };
             let what =
                 What::Posts { author: author.clone(), added: Vec::new(), removed: Vec::new(), touched: Vec::new() };
             Change { prev, version: row.posts, what }
@@ -533,10 +536,10 @@ impl Batch {
 
     fn tell_ties(&mut self, user: &UserId, tell: impl FnOnce(&mut TieLists<'_>)) {
         let row = self.rows.users.entry(user.clone()).or_default();
-        let now = self.now;
+        let first = self.first;
         let change = self.told.entry(Subject::User(user.clone())).or_insert_with(|| {
             let prev = row.ties;
-            row.ties = if prev == 0 { first_version(now) } else { prev + 1 };
+            row.ties = if prev == 0 { first } else { prev + 1 };
             let what = What::Ties {
                 user: user.clone(),
                 follow: Vec::new(),

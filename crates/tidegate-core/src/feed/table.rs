@@ -34,11 +34,16 @@ impl Table {
 
     /// Decides and writes a batch.
     pub fn commit(&mut self, now: Millis, commands: &[Command]) -> Decision {
+        self.commit_at(now, now, commands)
+    }
+
+    /// The same where the ledger's clock is another than the one that versions begin at.
+    pub fn commit_at(&mut self, now: Millis, real: Millis, commands: &[Command]) -> Decision {
         let mut rows = Rows::default();
         self.load(&Wants::of(commands), &mut rows);
         let more = Wants::more(commands, &rows);
         self.load(&more, &mut rows);
-        let decision = decide(rows, commands, now, self.max_followees);
+        let decision = decide(rows, commands, now, real, self.max_followees);
         self.write(&decision);
         decision
     }
@@ -94,7 +99,7 @@ impl Table {
             self.posts.values().filter(|stored| stored.post.author == *user).map(delete).collect();
         let follows: Vec<Command> = self.follows.keys().filter(|(a, b)| a == user || b == user).map(unfollow).collect();
         let blocks: Vec<Command> = self.blocks.iter().filter(|(a, b)| a == user || b == user).map(unblock).collect();
-        let mut decision = self.commit(now, &[posts, follows, blocks].concat());
+        let mut decision = self.commit_at(now, now, &[posts, follows, blocks].concat());
         let row = self.users.remove(user).unwrap_or_default();
         let own = [Subject::Author(user.clone()), Subject::User(user.clone())];
         decision.changes.retain(|change| !own.contains(&change.subject()));

@@ -18,10 +18,10 @@ impl Writer {
         let (clock, real, most) = (self.clock.clone(), self.real_clock.clone(), self.max_followees);
         let commit = self.transact_feed(|conn| {
             let loaded = load::load_all(conn, commands, None)?;
-            let now = clock.now();
-            let decided = loaded.decide(commands, now, most);
+            let (now, real) = (clock.now(), real.now());
+            let decided = loaded.decide(commands, now, real, most);
             write(conn, &decided)?;
-            finish(conn, decided, now, real.now())
+            finish(conn, decided, now, real)
         });
         commit.map_err(fault::writing)
     }
@@ -34,8 +34,8 @@ impl Writer {
             let loaded = load::load_all(conn, &commands, Some(user))?;
             let leaver = Leaver::new(user, &loaded);
             leaver.check(&mut commands, &loaded);
-            let now = clock.now();
-            let mut decided = loaded.decide(&commands, now, most);
+            let (now, real) = (clock.now(), real.now());
+            let mut decided = loaded.decide(&commands, now, real, most);
             if leaver.mark(&mut decided) {
                 let sql = "DELETE FROM feed_follows WHERE follower = ?1";
                 conn.prepare_cached(sql)?.execute([user.as_str().as_bytes()])?;
@@ -49,7 +49,7 @@ impl Writer {
                 conn.prepare_cached("DELETE FROM feed_users WHERE name = ?1")?.execute([user.as_str().as_bytes()])?;
             }
             decided.decision.outcomes.clear();
-            Ok((finish(conn, decided, now, real.now())?, more))
+            Ok((finish(conn, decided, now, real)?, more))
         });
         commit.map_err(fault::writing)
     }
