@@ -122,14 +122,13 @@ mod tests {
     #[tokio::test]
     async fn a_sleep_that_is_given_up_neither_shortens_the_next_nor_holds_it_up() {
         let mut alarm = Alarm::default();
-        for (given_up, then) in [(1, 4), (300, 2)] {
+        let then = Duration::from_millis(2);
+        for given_up in [1, 5_000] {
             let began = Instant::now();
-            let first = alarm.sleep(Duration::from_millis(given_up));
-            assert!(tokio::time::timeout(Duration::ZERO, first).await.is_err());
-            let then = Duration::from_millis(then);
+            assert!(alarm.set(began + Duration::from_millis(given_up)));
             alarm.sleep(then).await;
             let took = began.elapsed();
-            assert!(took >= then && took < Duration::from_millis(250), "{took:?}");
+            assert!(took >= then && took < Duration::from_secs(4), "{took:?}");
         }
         let shared = Arc::downgrade(&alarm.shared);
         drop(alarm);
