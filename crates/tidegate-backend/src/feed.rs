@@ -283,16 +283,22 @@ fn key_of<K: tidegate_core::cache::Key>(name: &K) -> Bytes {
     Bytes::copy_from_slice(to.as_bytes())
 }
 
+/// The subject of an outbox's entry, if it is one.
+#[must_use]
+pub fn subject_of(namespace: &str, key: &[u8]) -> Option<Subject> {
+    use tidegate_core::cache::Key;
+    match namespace {
+        AUTHORS => UserId::decode(key).map(Subject::Author),
+        USERS => UserId::decode(key).map(Subject::User),
+        ROOTS => PostId::decode(key).map(Subject::Root),
+        _ => None,
+    }
+}
+
 /// The floor that an entry of the outbox tells, if it is one of a subject.
 #[must_use]
 pub fn floor_of(entry: &OutboxEntry) -> Option<Change> {
-    use tidegate_core::cache::Key;
-    let subject = match &*entry.namespace {
-        AUTHORS => Subject::Author(UserId::decode(&entry.key)?),
-        USERS => Subject::User(UserId::decode(&entry.key)?),
-        ROOTS => Subject::Root(PostId::decode(&entry.key)?),
-        _ => return None,
-    };
+    let subject = subject_of(&entry.namespace, &entry.key)?;
     let version = entry.floor.map_or(0, RowVersion::get);
     Some(Change { prev: 0, version, what: tidegate_core::feed::What::Floor(subject) })
 }

@@ -7,6 +7,7 @@
 //! - [`Catalog`]: SKUs, their stock, its ledger.
 //! - [`Operations`]: events, readiness, the clock, reconciliation.
 //! - [`cache`] (feature `cache`): a typed cache in front of a database; [`Products`]: product pages through it.
+//! - [`feed`] (feature `feed`): home pages of what the people a user follows posted.
 //! - [`queue`] (feature `queue`): a delay queue. [`lock`] (feature `lock`): locks with fences.
 //! - `workers/`: group commit in front of the ledger, the probe batcher in front of its readers, due orders, the sweep, what
 //!   nodes tell each other and how they find what was lost on the way.
@@ -19,6 +20,8 @@ mod catalog;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod error;
+#[cfg(feature = "feed")]
+pub mod feed;
 #[cfg(feature = "lock")]
 pub mod lock;
 mod operations;

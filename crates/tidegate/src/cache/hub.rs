@@ -4,7 +4,7 @@ use std::future::Future;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use super::governor::Gate;
 use super::guard::Guarded;
 use super::hot::list::Lists;
 use super::membership::Register;
+use super::sink::Sink;
 use super::ticks::{COARSE_LAG_MS, Ticks, chance};
 
 /// A bounded read never serves a value for longer than this after its invalidation was acknowledged, milliseconds, however
@@ -68,6 +69,8 @@ pub(super) struct Hub {
     running: Mutex<Option<mpsc::Sender<()>>>,
     ended: tokio::sync::Mutex<mpsc::Receiver<()>>,
     spaces: RwLock<Map<Arc<str>, Weak<dyn Space>>>,
+    /// Who takes what the outbox says of the feed.
+    pub(super) sink: OnceLock<Weak<dyn Sink>>,
     /// What is left for in-process levels, bytes.
     local_left: Mutex<usize>,
     pub(super) local_bytes: usize,
@@ -105,6 +108,7 @@ impl Hub {
             running: Mutex::new(Some(running)),
             ended: tokio::sync::Mutex::new(ended),
             spaces: RwLock::default(),
+            sink: OnceLock::new(),
             local_left: Mutex::new(options.local_bytes),
             local_bytes: options.local_bytes,
             mutant_joins_old_flights: options.mutant_joins_old_flights,

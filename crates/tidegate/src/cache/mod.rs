@@ -6,7 +6,8 @@
 //! - [`Loader`], [`Loaded`]: where values come from. [`Codec`]: how they become bytes. [`CacheError`]: why there is none.
 //! - `hub`: store, bus, budget and tasks of a process; `guard`: the breaker; `governor`: how many loads run.
 //! - `space`: the insides of one cache; `read`, `write`: its verbs; `local`: the in-process level; `tags`.
-//! - `relay`: [`Relay`], what commits of a ledger make old is invalidated, whatever dies in between.
+//! - `relay`: [`Relay`], what commits of a ledger make old is invalidated, whatever dies in between; `sink`: what else its
+//!   outbox says, and what a caller delivers by himself.
 //! - `hot`: which keys are read most; `warm`: what is done for them.
 //! - [`membership`]: ids that surely do not exist are not loaded.
 //! - `owed`: what this process has committed and the store does not know yet.
@@ -49,6 +50,7 @@ mod metrics;
 mod owed;
 mod read;
 mod relay;
+pub(crate) mod sink;
 mod space;
 mod striped;
 mod tags;

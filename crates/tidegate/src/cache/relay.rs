@@ -48,7 +48,7 @@ const ABSENT_FOR: Duration = Duration::from_secs(1);
 
 /// Hands what commits make old on to caches, until the caches are closed. Cheap to clone.
 #[derive(Clone)]
-pub struct Relay(Arc<Shared>);
+pub struct Relay(pub(super) Arc<Shared>);
 
 /// Whose outbox it is.
 enum Source {
@@ -56,20 +56,22 @@ enum Source {
     Own(Arc<dyn Outbox>),
 }
 
-struct Shared {
+pub(super) struct Shared {
     source: Source,
-    hub: Arc<Hub>,
+    pub(super) hub: Arc<Hub>,
     state: Mutex<State>,
-    arrived: Notify,
+    pub(super) arrived: Notify,
     /// Moves whenever something was delivered.
     delivered: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct State {
-    waiting: VecDeque<OutboxEntry>,
+pub(super) struct State {
+    pub(super) waiting: VecDeque<OutboxEntry>,
     /// Own entries that are not known to be delivered.
-    open: Map<i64, (Arc<str>, Bytes)>,
+    pub(super) open: Map<i64, (Arc<str>, Bytes)>,
+    /// What callers have delivered themselves, to be marked; at most as many as may wait.
+    pub(super) told: Vec<i64>,
     /// Some did not fit: nothing is settled until a look has found no more.
     overflowed: bool,
     /// Somebody waits for a ticket: it may be of a transaction that no commit of ours tells about.
@@ -125,16 +127,7 @@ impl Relay {
             return;
         }
         let mut state = self.0.state();
-        for entry in entries {
-            if state.open.len() >= MAX_WAITING {
-                state.overflowed = true;
-                break;
-            }
-            // Before the commit is answered: reads of this process are exact from then on, whether the store answers or not.
-            if let Some(space) = self.0.hub.space(&entry.namespace) {
-                space.owe(&entry.key);
-            }
-            state.open.insert(entry.id, (Arc::clone(&entry.namespace), entry.key.clone()));
+        for entry in self.0.open(&mut state, entries) {
             state.waiting.push_back(entry);
         }
         drop(state);
@@ -253,16 +246,42 @@ impl Shared {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pay(&self, keys: &[(Arc<str>, Bytes)]) {
-        for (namespace, key) in keys {
-            if let Some(space) = self.hub.space(namespace) {
-                space.paid(key);
+    /// Opens the entries of an own commit; those that fit.
+    pub(super) fn open(&self, state: &mut State, entries: Vec<OutboxEntry>) -> Vec<OutboxEntry> {
+        let mut opened = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if state.open.len() >= MAX_WAITING {
+                state.overflowed = true;
+                self.hub.overflow();
+                break;
             }
+            // Before the commit is answered: reads of this process are exact from then on, whether the store answers or not.
+            self.hub.owe(&entry);
+            state.open.insert(entry.id, (Arc::clone(&entry.namespace), entry.key.clone()));
+            opened.push(entry);
         }
+        opened
+    }
+
+    pub(super) fn pay(&self, keys: &[(Arc<str>, Bytes)]) {
+        keys.iter().for_each(|(namespace, key)| self.hub.paid(namespace, key));
+    }
+
+    /// A caller has delivered these himself: they are marked.
+    pub(super) fn tell(&self, ids: &[i64]) {
+        let mut state = self.state();
+        let paid: Vec<_> = ids.iter().filter_map(|id| state.open.remove(id)).collect();
+        // What does not fit is delivered once more, which does no harm.
+        let room = MAX_WAITING.saturating_sub(state.told.len());
+        state.told.extend(ids.iter().take(room));
+        drop(state);
+        self.pay(&paid);
+        self.delivered.send_modify(|count| *count += 1);
+        self.arrived.notify_one();
     }
 
     fn is_settled(&self, namespace: &str, key: &[u8]) -> bool {
@@ -281,6 +300,7 @@ impl Shared {
                 Ok(()) = gaps.changed() => true,
             };
             self.deliver_own().await;
+            self.mark_told().await;
             if missed {
                 self.replay().await;
             }
@@ -316,6 +336,24 @@ impl Shared {
         }
     }
 
+    /// Marks what callers have delivered themselves, many at a time.
+    async fn mark_told(&self) {
+        loop {
+            let batch: Vec<i64> = {
+                let told = &mut self.state().told;
+                let count = told.len().min(MAX_OUTBOX_BATCH);
+                told.drain(..count).collect()
+            };
+            if batch.is_empty() {
+                return;
+            }
+            if let Err(error) = self.outbox().mark_delivered(&batch).await {
+                tracing::debug!(%error, "what was delivered could not be marked");
+                return;
+            }
+        }
+    }
+
     /// Hands on what nobody has.
     async fn look(&self) {
         let before: Vec<i64> = self.state().open.keys().copied().collect();
@@ -341,7 +379,9 @@ impl Shared {
         }
         let mut state = self.state();
         let keys: Vec<_> = done.iter().filter_map(|id| state.open.remove(id)).collect();
-        state.overflowed = false;
+        if std::mem::take(&mut state.overflowed) {
+            self.hub.no_overflow();
+        }
         drop(state);
         self.pay(&keys);
         // Another node has deleted them, and its notice may still be on its way.
@@ -386,7 +426,7 @@ impl Deliver for Shared {
     fn deliver<'a>(&'a self, entries: &'a [OutboxEntry]) -> BoxFuture<'a, Vec<i64>> {
         Box::pin(async move {
             let span = tracing::debug_span!("cache.relay", entries = entries.len(), delivered = Empty);
-            let arrived = self.hub.invalidate(entries).instrument(span.clone()).await;
+            let arrived = self.hub.hand_on(entries).instrument(span.clone()).await;
             span.record("delivered", arrived.len());
             let mut paid = Vec::new();
             {
@@ -427,7 +467,7 @@ impl Hub {
     }
 
     /// Deletes what `entries` name in the store, then in process, then tells the others; the ids of those that arrived.
-    async fn invalidate(&self, entries: &[OutboxEntry]) -> Vec<i64> {
+    pub(super) async fn invalidate(&self, entries: &[OutboxEntry]) -> Vec<i64> {
         if entries.is_empty() {
             return Vec::new();
         }
