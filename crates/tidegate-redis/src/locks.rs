@@ -56,6 +56,7 @@ impl RedisLocks {
     /// that is told in the log and by `trouble` at once, and looked at again with every connection and every two seconds.
     #[must_use]
     pub fn open(connector: Connector) -> Self {
+        connector.bear_refusals();
         let keys = Keys::new(&connector.options().name);
         // 52 bits: it passes through Lua's numbers nowhere, but other stores' do.
         let process = Process(uuid::Uuid::new_v4().as_u64_pair().0 >> 12);

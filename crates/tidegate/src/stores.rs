@@ -391,7 +391,7 @@ impl Stores {
             }
         };
         let gate = Arc::new(tidegate_embedded::EmbeddedGate::new());
-        let products = match self.products(url, shared.as_ref()).await {
+        let products = match self.products(url).await {
             Ok(products) => products,
             Err(e) => {
                 #[cfg(feature = "redis")]
@@ -425,10 +425,14 @@ impl Stores {
 
     /// General queues and locks.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
-    async fn products(&self, url: &str, shared: Option<&Connection>) -> Result<Products> {
+    async fn products(&self, url: &str) -> Result<Products> {
         let mut products = Products::default();
+        // On a connection of their own: an index of deadlines gives up a server that is full, and what they give back must
+        // get through to it.
+        let wanted = self.wants_products();
+        let shared = if wanted { self.connect().await? } else { None };
         #[cfg(all(feature = "redis", feature = "queue"))]
-        if let (Some(connector), Some(options), false) = (shared, self.queues, self.queues_in_database) {
+        if let (Some(connector), Some(options), false) = (&shared, self.queues, self.queues_in_database) {
             products.queues = Some(Arc::new(tidegate_redis::RedisQueues::open(connector.clone(), options).await?));
         }
         #[cfg(feature = "queue")]
@@ -438,12 +442,26 @@ impl Stores {
             products.queues = Some(tidegate_sql::SqlQueues::open(options).await?);
         }
         #[cfg(all(feature = "redis", feature = "lock"))]
-        if let (Some(connector), true) = (shared, self.locks) {
+        if let (Some(connector), true) = (&shared, self.locks) {
             products.locks = Some(Arc::new(tidegate_redis::RedisLocks::open(connector.clone())));
         }
         #[cfg(not(all(feature = "redis", any(feature = "queue", feature = "lock"))))]
         let _ = (url, shared, &mut products);
         Ok(products)
+    }
+
+    /// Whether general queues or locks lie in the store that nodes share.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    fn wants_products(&self) -> bool {
+        #[cfg(feature = "queue")]
+        if self.queues.is_some() && !self.queues_in_database {
+            return true;
+        }
+        #[cfg(feature = "lock")]
+        if self.locks {
+            return true;
+        }
+        false
     }
 
     /// How the nodes' Redis is used.

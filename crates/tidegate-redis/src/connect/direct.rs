@@ -97,9 +97,14 @@ impl Shared {
     /// What an error says about the connection, given what the server is used for.
     pub(super) fn symptom(&self, e: &redis::RedisError) -> Symptom {
         match self.options.role {
-            Role::State => health::symptom(e),
-            Role::Cache => health::of_a_cache(e),
+            Role::State if self.is_strict() => health::symptom(e),
+            Role::State | Role::Cache => health::of_a_cache(e),
         }
+    }
+
+    /// Whether a server that refuses a write is of no use at all.
+    fn is_strict(&self) -> bool {
+        self.must_write.load(Ordering::Acquire) || !self.bears_refusals.load(Ordering::Acquire)
     }
 
     fn is_well(&self) -> bool {

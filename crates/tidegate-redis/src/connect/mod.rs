@@ -124,6 +124,10 @@ pub(crate) struct Shared {
     calls: AtomicU64,
     /// The server may delete keys before their end.
     evicts_expiring: AtomicBool,
+    /// What a server that is full refuses is said to be unavailable of itself, and nothing else is.
+    bears_refusals: AtomicBool,
+    /// It must take every write: an index of deadlines is kept there.
+    must_write: AtomicBool,
     /// Counts the same, for whoever collects metrics; made at the first use, when a recorder is there.
     counter: OnceLock<metrics::Counter>,
 }
@@ -148,6 +152,8 @@ impl Connector {
             wake: Notify::new(),
             calls: AtomicU64::new(0),
             evicts_expiring: AtomicBool::new(false),
+            bears_refusals: AtomicBool::new(false),
+            must_write: AtomicBool::new(false),
         });
         if let Err(e) = shared.reconnect().await {
             if e.kind() == ErrorKind::Configuration {
@@ -169,6 +175,17 @@ impl Connector {
     /// Whether the server, as it was when it was connected to, may delete keys before their end.
     pub(crate) fn evicts_expiring(&self) -> bool {
         self.shared.evicts_expiring.load(Ordering::Acquire)
+    }
+
+    /// Queues and locks are kept there: what gives memory back must get through to a server that is full. An index of
+    /// deadlines on the same connection has its way ([`Connector::must_write`]).
+    pub(crate) fn bear_refusals(&self) {
+        self.shared.bears_refusals.store(true, Ordering::Release);
+    }
+
+    /// A server that refuses a write is of no use at all.
+    pub(crate) fn must_write(&self) {
+        self.shared.must_write.store(true, Ordering::Release);
     }
 
     /// Looks again whether the server may delete keys before their end.

@@ -97,6 +97,7 @@ impl RedisDeadlines {
             let why = format!("a deadline index has 1..={MAX_PARTITIONS} partitions");
             return Err(Error::new(ErrorKind::Configuration, why));
         }
+        connector.must_write();
         if let Some(ledger) = options.ledger {
             connector.take_name(Owner { ledger, partitions: options.partitions }).await?;
         }

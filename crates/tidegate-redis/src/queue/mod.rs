@@ -65,6 +65,7 @@ impl RedisQueues {
     /// [`tidegate_backend::ErrorKind::Configuration`]: a bound makes no sense.
     pub async fn open(connector: Connector, options: QueueOptions) -> Result<Self> {
         options.check()?;
+        connector.bear_refusals();
         let keys = Keys::new(&connector.options().name);
         let inner = Arc::new(Inner {
             channel: keys.queue_channel().into_bytes(),
