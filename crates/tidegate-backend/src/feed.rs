@@ -16,7 +16,7 @@ use tidegate_core::feed::{
 };
 
 use crate::outbox::OutboxEntry;
-use crate::{BoxFuture, Clock, Page, PageRequest, Result};
+use crate::{BoxFuture, Clock, Error, ErrorKind, Page, PageRequest, Result};
 
 /// Most commands of one commit.
 pub const MAX_FEED_COMMANDS: usize = 5_000;
@@ -153,6 +153,26 @@ pub struct Reads {
     pub roots: Vec<RootRead>,
 }
 
+impl Reads {
+    /// Whether one call may ask for so much.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Command`]: no; the text says how much it may.
+    pub fn check(&self) -> Result<()> {
+        let Self { news: _, heads, sets, users, roots } = self;
+        let most = [heads.len(), sets.len(), users.len(), roots.len()].into_iter().max().unwrap_or(0);
+        if most > MAX_FEED_READS {
+            let why = format!("{most} at a time are more than the {MAX_FEED_READS} that a store of a feed reads");
+            return Err(Error::new(ErrorKind::Command, why));
+        }
+        if let Some(set) = sets.iter().find(|set| !(1..=MAX_PART).contains(&set.max)) {
+            let why = format!("a part of a set has 1..={MAX_PART} entries, not {}", set.max);
+            return Err(Error::new(ErrorKind::Command, why));
+        }
+        Ok(())
+    }
+}
+
 /// What was found, each in the order in which it was asked for; `None`: the store does not know, and may be filled.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
@@ -241,7 +261,10 @@ pub trait FeedStore: Send + Sync {
     fn apply<'a>(&'a self, changes: &'a [Change], now: Millis) -> BoxFuture<'a, Result<()>>;
 
     /// Reads in one round trip: of a Cluster, one to each server that has some of it. The news have everything whose
-    /// [`FeedStore::apply`] was answered, to whichever process, before this was called.
+    /// [`FeedStore::apply`] was answered, to whichever process, before this was called. They are those since this store gave
+    /// some last, so whoever keeps a mirror has a store of his own, and takes them in as they are given, one call's before the
+    /// next is made. A store that may have lost changes that were answered says `lost`, if it is asked once in a while: whoever
+    /// keeps the outbox then repeats the floors of the last minute.
     fn read(&self, reads: Reads) -> BoxFuture<'_, Result<Found>>;
 
     /// Fills copies with what was read from the ledger; whether each was taken: not if something newer was told meanwhile.

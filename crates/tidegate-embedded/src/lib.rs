@@ -3,6 +3,7 @@
 //! - [`EmbeddedClock`]: the order clock of one process: it survives steps of the host's clock and suspend.
 //! - [`gate`]: [`EmbeddedGate`], copies of what is available, in sharded maps.
 //! - [`deadlines`]: [`EmbeddedDeadlines`], an index of deadlines in memory; the ledger rebuilds it at a start.
+//! - [`feed`]: [`MemoryFeed`], copies that the feed's pages are made from.
 //! - [`locks`]: [`EmbeddedLocks`], locks of one process.
 //! - [`queue`]: the delay queue: [`MemoryQueues`], and `SqliteQueues` (feature `sqlite`), which outlives the process.
 //! - `cache` (feature `cache`): `EmbeddedCache`, cached entries in memory, bounded by bytes.
@@ -14,6 +15,7 @@
 #[cfg(feature = "cache")]
 pub mod cache;
 pub mod deadlines;
+pub mod feed;
 pub mod gate;
 pub mod locks;
 #[cfg(feature = "cache")]
@@ -25,6 +27,7 @@ pub mod sqlite;
 #[cfg(feature = "cache")]
 pub use cache::{EmbeddedCache, EmbeddedCacheOptions};
 pub use deadlines::EmbeddedDeadlines;
+pub use feed::{MemoryFeed, MemoryFeedOptions};
 pub use gate::EmbeddedGate;
 pub use locks::EmbeddedLocks;
 #[cfg(feature = "cache")]

@@ -1,8 +1,10 @@
 //! The feed: the cases of its ledgers.
 //!
 //! - [`ledgers`]: the cases a [`tidegate_backend::FeedLedger`] passes; [`crate::feed_ledger_conformance!`] makes a test of each.
+//! - [`stores`]: the cases a [`tidegate_backend::FeedStore`] passes; [`crate::feed_store_conformance!`] makes a test of each.
 
 pub mod ledgers;
+pub mod stores;
 
 /// One `#[tokio::test]` for every case of [`ledgers`]. `$open` is an async function
 /// `fn(usize) -> (Arc<dyn FeedLedger>, Arc<dyn Ledger>, impl Any)` that opens a fresh, empty ledger with a manual clock, in
