@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tidegate_backend::Ledger;
+use tidegate_backend::{FeedLedger, Ledger};
 use tidegate_core::Settings;
 use tidegate_embedded::{EmbeddedDeadlines, EmbeddedGate, SqliteLedger};
 
@@ -22,6 +22,7 @@ pub struct Embedded {
     queues: Option<tidegate_backend::QueueOptions>,
     #[cfg(feature = "lock")]
     locks: bool,
+    max_followees: usize,
 }
 
 impl Embedded {
@@ -40,6 +41,7 @@ impl Embedded {
             queues: None,
             #[cfg(feature = "lock")]
             locks: false,
+            max_followees: tidegate_core::feed::DEFAULT_MAX_FOLLOWEES,
         }
     }
 
@@ -95,6 +97,13 @@ impl Embedded {
         self
     }
 
+    /// Most users that one follows; 20,000 unless set.
+    #[must_use]
+    pub fn max_followees(mut self, max: usize) -> Self {
+        self.max_followees = max;
+        self
+    }
+
     /// Opens the ledger.
     ///
     /// # Errors
@@ -118,7 +127,10 @@ impl Embedded {
             if self.full_sync { tidegate_embedded::Synchronous::Full } else { tidegate_embedded::Synchronous::Normal };
         #[cfg(feature = "queue")]
         let synchronous = options.synchronous;
-        let ledger: Arc<dyn Ledger> = SqliteLedger::open(options).await?;
+        options.max_followees = self.max_followees;
+        let sqlite = SqliteLedger::open(options).await?;
+        let feed: Arc<dyn FeedLedger> = sqlite.clone();
+        let ledger: Arc<dyn Ledger> = sqlite;
         #[cfg(feature = "queue")]
         let queues = match self.queues {
             None => None,
@@ -137,6 +149,7 @@ impl Embedded {
         let locks = self.locks.then(|| Arc::new(tidegate_embedded::EmbeddedLocks::new(real_time())) as _);
         #[cfg(not(feature = "lock"))]
         let locks = None;
+        let feed_store = tidegate_embedded::MemoryFeed::new(&tidegate_embedded::MemoryFeedOptions::default())?;
         Ok(Parts {
             ledger,
             gate: Arc::new(EmbeddedGate::new()),
@@ -146,6 +159,8 @@ impl Embedded {
             hot_keys: Some(hot_keys.into()),
             queues,
             locks,
+            feed: Some(feed),
+            feed_store: Some(Arc::new(feed_store)),
             settings: self.settings,
         })
     }

@@ -48,6 +48,7 @@ pub struct Stores {
     queues_in_database: bool,
     #[cfg(feature = "lock")]
     locks: bool,
+    max_followees: usize,
 }
 
 #[derive(Clone)]
@@ -177,6 +178,7 @@ impl Stores {
             queues_in_database: false,
             #[cfg(feature = "lock")]
             locks: false,
+            max_followees: tidegate_core::feed::DEFAULT_MAX_FOLLOWEES,
         })
     }
 
@@ -301,6 +303,13 @@ impl Stores {
         self
     }
 
+    /// Most users that one follows; 20,000 unless set.
+    #[must_use]
+    pub fn max_followees(mut self, max: usize) -> Self {
+        self.max_followees = max;
+        self
+    }
+
     /// The rules' settings they will be opened with.
     #[must_use]
     pub fn rules(&self) -> &Settings {
@@ -329,7 +338,7 @@ impl Stores {
             #[cfg(feature = "embedded")]
             Ledger::Sqlite(path) => {
                 let mut embedded = crate::Embedded::at(path).settings(self.settings).full_sync(self.full_sync);
-                embedded = embedded.manual_clock(self.manual_clock);
+                embedded = embedded.manual_clock(self.manual_clock).max_followees(self.max_followees);
                 if self.stored_clock {
                     embedded = embedded.stored_clock();
                 }
@@ -420,7 +429,20 @@ impl Stores {
             Some(never) => match never {},
         };
         let Products { queues, locks } = products;
-        Ok(Parts { ledger, gate, deadlines, bus, cache, hot_keys: None, queues, locks, settings: self.settings })
+        let settings = self.settings;
+        Ok(Parts {
+            ledger,
+            gate,
+            deadlines,
+            bus,
+            cache,
+            hot_keys: None,
+            queues,
+            locks,
+            feed: None,
+            feed_store: None,
+            settings,
+        })
     }
 
     /// General queues and locks.

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_backend::{Bus, CacheStore, DeadlineQueue, Gate, Ledger, LockStore, QueueStore};
+use tidegate_backend::{
+    Bus, CacheStore, DeadlineQueue, FeedLedger, FeedStore, Gate, Ledger, LedgerId, LockStore, QueueStore,
+};
 use tidegate_core::command::Place;
 use tidegate_core::{Command, Outcome, Settings};
 use tokio::sync::watch;
@@ -43,6 +45,11 @@ pub struct Parts {
     pub queues: Option<Arc<dyn QueueStore>>,
     /// Where locks lie; `None`: there are none. Without the feature `lock` it is not used.
     pub locks: Option<Arc<dyn LockStore>>,
+    /// The feed's truth, in the ledger's database; `None`: there is no feed. Without the feature `feed` it is not used.
+    pub feed: Option<Arc<dyn FeedLedger>>,
+    /// Where copies of it lie, shared with the other nodes of the ledger; `None`: pages are made of the database alone. Without
+    /// the feature `feed` it is not used.
+    pub feed_store: Option<Arc<dyn FeedStore>>,
     /// The rules' settings; the ledger must have been opened with the same.
     pub settings: Settings,
 }
@@ -59,6 +66,9 @@ pub struct Options {
     /// How its caches run.
     #[cfg(feature = "cache")]
     pub cache: crate::products::CacheOptions,
+    /// How its feed runs.
+    #[cfg(feature = "feed")]
+    pub feed: crate::feed::FeedOptions,
 }
 
 impl Default for Options {
@@ -69,6 +79,8 @@ impl Default for Options {
             lease_ms: 5_000,
             #[cfg(feature = "cache")]
             cache: crate::products::CacheOptions::default(),
+            #[cfg(feature = "feed")]
+            feed: crate::feed::FeedOptions::default(),
         }
     }
 }
@@ -96,6 +108,8 @@ pub(crate) struct Inner {
     queues: Option<crate::queue::Queues>,
     #[cfg(feature = "lock")]
     locks: Option<crate::lock::Locks>,
+    #[cfg(feature = "feed")]
+    feed: Option<crate::feed::Feed>,
     tasks: Tasks,
 }
 
@@ -107,9 +121,18 @@ impl Tidegate {
     /// # Errors
     /// [`Error::LedgerUnavailable`] when the ledger cannot be read.
     pub async fn start(parts: Parts, options: Options) -> Result<Self> {
-        let Parts { ledger, gate, deadlines, bus, cache, hot_keys, queues, locks, settings } = parts;
+        let Parts { ledger, gate, deadlines, bus, cache, hot_keys, queues, locks, feed, feed_store, settings } = parts;
         #[cfg(feature = "cache")]
         let (caches, products) = start_caches(cache, hot_keys, &ledger, &gate, options.cache)?;
+        #[cfg(feature = "feed")]
+        let feed = feed.map(|ledger| {
+            let parts = crate::feed::FeedParts { ledger, store: feed_store };
+            crate::feed::Feed::start(&caches, products.relay(), parts, options.feed)
+        });
+        #[cfg(feature = "feed")]
+        let feed = feed.transpose().map_err(|e| Error::Configuration(e.to_string()))?;
+        #[cfg(not(feature = "feed"))]
+        drop((feed, feed_store));
         #[cfg(not(feature = "cache"))]
         drop((cache, hot_keys));
         #[cfg(not(feature = "queue"))]
@@ -130,6 +153,8 @@ impl Tidegate {
             queues: queues.map(crate::queue::Queues::new),
             #[cfg(feature = "lock")]
             locks: locks.map(crate::lock::Locks::new),
+            #[cfg(feature = "feed")]
+            feed,
             ledger,
             gate,
             deadlines,
@@ -203,6 +228,19 @@ impl Tidegate {
         Arc::new(crate::lock::LedgerFences(self.0.ledger.clone()))
     }
 
+    /// The feed of this instance, if its ledger has one. It ends with it.
+    #[cfg(feature = "feed")]
+    #[must_use]
+    pub fn feed(&self) -> Option<crate::feed::Feed> {
+        self.0.feed.clone()
+    }
+
+    /// Which ledger it is: the same on every node.
+    #[must_use]
+    pub fn ledger_id(&self) -> LedgerId {
+        self.0.ledger.id()
+    }
+
     /// The rules' settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
@@ -233,6 +271,10 @@ impl Tidegate {
             }
             #[cfg(feature = "cache")]
             let _ = tokio::time::timeout(STORE_CLOSES_WITHIN, self.0.caches.close()).await;
+            #[cfg(feature = "feed")]
+            if let Some(feed) = &self.0.feed {
+                let _ = tokio::time::timeout(STORE_CLOSES_WITHIN, feed.close()).await;
+            }
             self.0.ledger.close().await
         });
         match ended.await {

@@ -35,6 +35,8 @@ async fn nodes(options: &[Options]) -> Nodes {
             hot_keys: None,
             queues: None,
             locks: None,
+            feed: None,
+            feed_store: None,
             settings: opened.settings,
         };
         nodes.push(Tidegate::start(parts, *options).await.unwrap());

@@ -44,6 +44,8 @@ pub async fn pair(manual_clock: bool, on_hand: i64, ends: [Option<Arc<dyn Bus>>;
             hot_keys: None,
             queues: None,
             locks: None,
+            feed: None,
+            feed_store: None,
             settings,
         };
         Node { tidegate: Tidegate::start(parts, Options::default()).await.expect("it starts"), gate }
