@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tidegate_core::Millis;
-use tidegate_core::lock::{Acquire, Acquired, Fence, LockName, LockToken, Look, Process};
+use tidegate_core::lock::{Acquire, Acquired, AskId, Fence, Leave, LockName, LockToken, Look, Process};
 
 use crate::{BoxFuture, Result};
 
@@ -33,6 +33,9 @@ pub struct Renewal {
     pub name: LockName,
     /// Whose it must be.
     pub token: LockToken,
+    /// The call that it was granted to. `None`: whoever renews has the token alone; from then on no call's clean-up gives the
+    /// lock back.
+    pub ask: Option<AskId>,
     /// From now.
     pub ttl_ms: i64,
     /// The grant's fence, if the caller knows it: a store of several servers teaches it to those that have forgotten it.
@@ -59,11 +62,18 @@ pub trait LockStore: Send + Sync {
     /// Takes a lock, keeps it, or joins its line.
     fn acquire<'a>(&'a self, name: &'a LockName, asked: &'a Acquire) -> BoxFuture<'a, Result<Acquired>>;
 
-    /// Gives a lock back and hands it on; whether it was the caller's.
+    /// Gives a lock back by its token, whichever calls asked with it, and hands it on; whether it was the caller's.
     fn release<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<bool>>;
 
-    /// Leaves a line, and gives back what was handed over meanwhile.
-    fn leave<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<()>>;
+    /// One call leaves the line, and gives back what it was granted, unless another call with its token is there still or was
+    /// told of the grant.
+    fn leave<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a LockToken,
+        ask: AskId,
+        why: Leave,
+    ) -> BoxFuture<'a, Result<()>>;
 
     /// Moves the ends of locks, each with an answer of its own, in order.
     fn renew<'a>(&'a self, locks: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>>;
@@ -143,8 +153,13 @@ pub trait LockNode: Send + Sync {
     /// Moves the ends of locks and teaches their fences, each with an answer of its own, in order.
     fn keep<'a>(&'a self, locks: &'a [Renewal], mend: Mend) -> BoxFuture<'a, Vec<Result<Kept>>>;
 
-    /// Gives a lock back; whether it was the caller's.
-    fn give_back<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<bool>>;
+    /// Gives a lock back, by its token or for one call as [`LockStore::leave`] does; whether it was the caller's and is free.
+    fn give_back<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a LockToken,
+        only: Option<(AskId, Leave)>,
+    ) -> BoxFuture<'a, Result<bool>>;
 
     /// A lock as it stands there.
     fn look<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Look>>;

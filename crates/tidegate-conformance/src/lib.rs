@@ -185,7 +185,11 @@ macro_rules! lock_conformance {
             renewals_are_each_their_own, a_look_shows_the_holder, names_are_bytes,
             fences_survive_the_loss_of_the_store, the_line_is_served_in_order, whoever_leaves_holds_up_nobody,
             the_dead_are_skipped, a_waiter_that_does_not_answer_loses_its_turn,
-            a_lock_that_ran_out_goes_to_the_line, a_waiter_is_granted_above_its_floor, locks_close,
+            a_lock_that_ran_out_goes_to_the_line, a_waiter_is_granted_above_its_floor,
+            a_call_that_ends_untold_takes_nothing_from_its_repeat, a_release_by_the_token_is_unconditional,
+            who_is_done_takes_its_earlier_calls_with_it, a_renewal_by_the_token_alone_is_an_answer,
+            many_calls_with_one_token_are_bounded, a_repeat_of_a_waiter_waits_where_it_is,
+            what_is_handed_over_stays_with_the_call_that_remains, fences_stay_below_two_to_the_53, locks_close,
             random_operations_agree_with_the_lock);
     };
     ($open:path; $($case:ident),+) => {

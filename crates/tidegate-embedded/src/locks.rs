@@ -14,7 +14,9 @@ use tidegate_core::Map;
 use tidegate_core::Millis;
 use tidegate_core::lock::model::Step;
 use tidegate_core::lock::rules::ALIVE_MS;
-use tidegate_core::lock::{Acquire, Acquired, Handed, Lock, LockName, LockToken, Look, MAX_TTL_MS, Process};
+use tidegate_core::lock::{
+    Acquire, Acquired, AskId, Handed, Leave, Lock, LockName, LockToken, Look, MAX_TTL_MS, Process,
+};
 use tokio::sync::Notify;
 
 /// Maps that the locks are spread over.
@@ -118,7 +120,7 @@ impl Drop for EmbeddedLocks {
 
 impl Store {
     /// One step on a lock, and whoever it wakes is told.
-    fn on<T>(&self, name: &LockName, step: impl FnOnce(&mut Lock, Step<'_>) -> (T, Option<Handed>)) -> T {
+    fn on<T>(&self, name: &LockName, step: impl FnOnce(&mut Lock, Step<'_>) -> (T, Vec<Handed>)) -> T {
         let now = self.clock.now();
         let now_us = now.0.max(0).unsigned_abs() * 1_000;
         let alive = |process: Process| self.is_alive(process, now);
@@ -136,7 +138,7 @@ impl Store {
             shard.sweep_at = SWEEP.max(2 * shard.locks.len());
         }
         drop(shard);
-        if let Some(handed) = wake {
+        for handed in wake {
             self.wake(handed, name);
         }
         answer
@@ -186,20 +188,27 @@ impl LockStore for EmbeddedLocks {
         ready(Ok(released))
     }
 
-    fn leave<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<()>> {
-        self.store.on(name, |held, step| ((), held.leave(step, token).wake));
+    fn leave<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a LockToken,
+        ask: AskId,
+        why: Leave,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.store.on(name, |held, step| ((), held.leave(step, token, ask, why).wake));
         ready(Ok(()))
     }
 
     fn renew<'a>(&'a self, locks: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
         let renew = |renewal: &Renewal| {
-            Ok(self.store.on(&renewal.name, |held, step| (held.renew(step.now, &renewal.token, renewal.ttl_ms), None)))
+            let Renewal { name, token, ask, ttl_ms, .. } = renewal;
+            Ok(self.store.on(name, |held, step| (held.renew(step.now, token, *ask, *ttl_ms), Vec::new())))
         };
         ready(locks.iter().map(renew).collect())
     }
 
     fn look<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Look>> {
-        ready(Ok(self.store.on(name, |held, step| (held.look(step.now), None))))
+        ready(Ok(self.store.on(name, |held, step| (held.look(step.now), Vec::new()))))
     }
 
     fn sign<'a>(&'a self, _names: &'a [LockName]) -> BoxFuture<'a, Result<()>> {
@@ -273,8 +282,8 @@ mod tests {
     async fn what_is_idle_takes_no_memory() {
         let it = open().await;
         let token = LockToken::parse("0123456789abcdef").expect("a token");
-        let asked =
-            Acquire { token: token.clone(), process: it.locks.process(), ttl_ms: 1_000, floor: None, wait: false };
+        let (ask, process) = (AskId(1), it.locks.process());
+        let asked = Acquire { token: token.clone(), ask, process, ttl_ms: 1_000, floor: None, wait: false };
         for n in 0..10_000 {
             let name = LockName::parse(&n.to_string()).expect("a name");
             it.locks.acquire(&name, &asked).await.expect("it answers");

@@ -22,9 +22,9 @@
 //! | `{tg:NAME:m:NAMESPACE}:lead` | string, expires | who builds one |
 //! | `{tg:NAME:m:NAMESPACE}:GENERATION:BUCKET` | string, expires | bits of a generation; `n` instead of a number: its additions |
 //! | `{tg:NAME:m:NAMESPACE}:room` | string | there only while a script runs |
-//! | `{tg:NAME:lP}:h:LOCK` | hash, expires | who holds a lock: `t`: token, `f`: fence |
+//! | `{tg:NAME:lP}:h:LOCK` | hash, expires | who holds a lock: `t`: token, `f`: fence, `a`: calls that were told |
 //! | `{tg:NAME:lP}:f:LOCK` | string, expires | its last fence |
-//! | `{tg:NAME:lP}:l:LOCK`, `:w:LOCK` | sorted set, hash, expire | tokens that wait, by arrival; token -> process and floor |
+//! | `{tg:NAME:lP}:l:LOCK`, `:w:LOCK` | sorted set, hash, expire | tokens that wait, by arrival; token -> floor, calls and their processes |
 //! | `{tg:NAME:lP}:alive` | sorted set, expires | processes that wait; score: how long their last sign of life counts |
 //! | `{tg:NAME:lq}:h:LOCK`, `:f:LOCK` | hash, string, expire | the same of a lock that several servers vote on |
 //! | `{tg:NAME:lq}:born` | hash | since when this server remembers such locks |

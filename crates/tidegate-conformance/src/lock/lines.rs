@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tidegate_core::lock::rules::{ALIVE_MS, CONFIRM_MS, SIGN_MS};
-use tidegate_core::lock::{Acquire, Acquired};
+use tidegate_core::lock::{Acquire, Acquired, Leave};
 
-use super::{LONG, Open, SHORT, Subject, acquire, ask, granted, is_another, name, token, wait, woken};
+use super::{LONG, Open, SHORT, Subject, acquire, ask, granted, is_another, leave, name, token, wait, woken};
 
 /// First come, first served, over processes; whoever comes in between does not get it.
 pub async fn the_line_is_served_in_order(open: Open<'_>) {
@@ -44,14 +44,15 @@ pub async fn whoever_leaves_holds_up_nobody(open: Open<'_>) {
     for n in 2..=4 {
         it.wait("a", n).await;
     }
-    it.store.leave(&name("a"), &token(2)).await.expect("the store answers");
+    leave(&*it.store, "a", 2, 2, Leave::Untold).await;
     assert!(it.release("a", 1).await);
     // It is 3's now, which goes, too.
-    it.store.leave(&name("a"), &token(3)).await.expect("the store answers");
+    leave(&*it.store, "a", 3, 3, Leave::Untold).await;
     woken(&*it.store, "a", 4).await;
     granted(it.wait("a", 4).await);
     assert_eq!(it.store.look(&name("a")).await.expect("the store answers").waiters, 0);
-    it.store.leave(&name("a"), &token(77)).await.expect("leaving a line one is not in is nothing");
+    // Leaving a line one is not in is nothing.
+    leave(&*it.store, "a", 77, 77, Leave::Untold).await;
     assert!(it.release("a", 4).await);
 }
 

@@ -1,13 +1,16 @@
 //! The cases every store of locks passes.
 //!
 //! - [`holders`]: grants, fences, ends, renewals.
+//! - [`calls`]: several calls with one token.
 //! - [`lines`]: waiting, hand-off, the dead.
 //! - [`replay`]: seeded random operations, each answer held against `tidegate_core::lock::Lock`.
 
+pub mod calls;
 pub mod holders;
 pub mod lines;
 pub mod replay;
 
+pub use calls::*;
 pub use holders::*;
 pub use lines::*;
 pub use replay::*;
@@ -17,7 +20,7 @@ use std::time::Duration;
 
 use tidegate_backend::{BoxFuture, LockStore, Renewal};
 use tidegate_core::Millis;
-use tidegate_core::lock::{Acquire, Acquired, Fence, LockName, LockToken, Process};
+use tidegate_core::lock::{Acquire, Acquired, AskId, Fence, Leave, LockName, LockToken, Process};
 
 /// A fresh, empty store under test, with what its tests need beside the trait.
 pub trait Harness: Send + Sync {
@@ -92,7 +95,16 @@ async fn wait(store: &dyn LockStore, lock: &str, n: u64) -> Acquired {
 }
 
 fn ask(store: &dyn LockStore, n: u64, ttl_ms: i64) -> Acquire {
-    Acquire { token: token(n), process: store.process(), ttl_ms, floor: None, wait: false }
+    Acquire { token: token(n), ask: AskId(n), process: store.process(), ttl_ms, floor: None, wait: false }
+}
+
+/// Call `call` of caller `n`, at the process of `store`.
+fn repeat(store: &dyn LockStore, n: u64, call: u64, wait: bool) -> Acquire {
+    Acquire { ask: AskId(call), wait, ..ask(store, n, LONG) }
+}
+
+async fn leave(store: &dyn LockStore, lock: &str, n: u64, call: u64, why: Leave) {
+    store.leave(&name(lock), &token(n), AskId(call), why).await.expect("the store answers");
 }
 
 fn granted(acquired: Acquired) -> Fence {
@@ -103,7 +115,7 @@ fn granted(acquired: Acquired) -> Fence {
 }
 
 fn renewal(lock: &str, n: u64, ttl_ms: i64) -> Renewal {
-    Renewal { name: name(lock), token: token(n), ttl_ms, fence: None }
+    Renewal { name: name(lock), token: token(n), ask: Some(AskId(n)), ttl_ms, fence: None }
 }
 
 fn name(lock: &str) -> LockName {

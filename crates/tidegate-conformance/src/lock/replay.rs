@@ -12,7 +12,9 @@ use super::*;
 
 const SEEDS: u64 = 4;
 const STEPS: usize = 250;
-const CALLERS: u64 = 6;
+const CALLERS: u64 = 4;
+/// Calls of one caller: more than are told apart.
+const CALLS: u64 = 10;
 const LOCK: &str = "replayed";
 
 struct Replay {
@@ -48,8 +50,8 @@ pub async fn random_operations_agree_with_the_lock(open: Open<'_>) {
             *seen.entry(kind).or_insert(0) += times;
         }
     }
-    for kind in ["granted", "again", "waits", "held", "released", "not released", "renewed", "lost", "left", "ran out"]
-    {
+    let kinds = ["granted", "again", "waits", "held", "released", "not released", "renewed", "lost", "left", "ran out"];
+    for kind in kinds.into_iter().chain(["told before", "told first", "left and freed"]) {
         assert!(seen.get(kind).is_some_and(|times| *times >= 3), "the replay is poor in {kind}: {seen:?}");
     }
 }
@@ -59,9 +61,15 @@ impl Replay {
         *self.seen.entry(kind).or_insert(0) += 1;
     }
 
-    /// Caller `n` always speaks from the same process.
-    fn store_of(&self, n: u64) -> Arc<dyn LockStore> {
-        self.stores[usize::try_from(n % 2).expect("small")].clone()
+    /// One of a caller's calls: each speaks from a process of its own.
+    fn call(&mut self, n: u64) -> (u64, Arc<dyn LockStore>) {
+        let most = if self.dice.random_range(0..4) == 0 { CALLS } else { 2 };
+        let call = n + CALLERS * self.dice.random_range(0..most);
+        (call, self.stores[usize::try_from(call / CALLERS % 2).expect("small")].clone())
+    }
+
+    fn why(&mut self) -> Leave {
+        if self.dice.random_range(0..4) == 0 { Leave::Done } else { Leave::Untold }
     }
 
     fn at(&self) -> Step<'static> {
@@ -74,15 +82,15 @@ impl Replay {
             store.sign(&[name(LOCK)]).await.expect("the store answers");
         }
         let n = self.dice.random_range(0..CALLERS);
-        match self.dice.random_range(0..100) {
-            0..55 => self.acquire(n).await,
-            55..75 => self.release(n).await,
-            75..85 => self.leave(n).await,
-            85..97 => self.renew(n).await,
+        match self.dice.random_range(0..200) {
+            0..110 => self.acquire(n).await,
+            110..130 => self.release(n).await,
+            130..174 => self.leave(n).await,
+            174..197 => self.renew(n).await,
             _ => {
                 // Whatever is held, handed over or not, runs out.
                 self.count("ran out");
-                self.model.renew(Millis(self.now), &token(n), SHORT);
+                self.model.renew(Millis(self.now), &token(n), Some(AskId(n)), SHORT);
                 self.subject.renew(LOCK, n, SHORT).await;
                 self.now += SHORT + 100;
                 self.subject.outlive().await;
@@ -106,14 +114,16 @@ impl Replay {
     }
 
     async fn acquire(&mut self, n: u64) {
-        let store = self.store_of(n);
-        let asked = Acquire { wait: self.dice.random_range(0..3) > 0, ..ask(&*store, n, LONG) };
+        let (call, store) = self.call(n);
+        let asked = repeat(&*store, n, call, self.dice.random_range(0..3) > 0);
         let mine = self.model.look(Millis(self.now)).held;
         let (expected, _) = self.model.acquire(self.at(), &asked);
         let there = acquire(&*store, LOCK, asked).await;
         match (there, expected) {
-            (Acquired::Granted { fence, .. }, Acquired::Granted { fence: expected, .. }) => {
+            (Acquired::Granted { fence, again: there, .. }, Acquired::Granted { fence: expected, again: told, .. }) => {
                 self.same_fence(fence, expected);
+                assert_eq!(there, told);
+                self.count(if told { "told before" } else { "told first" });
                 let again = mine.is_some_and(|(fence, _)| fence == expected);
                 self.count(if again { "again" } else { "granted" });
             }
@@ -127,20 +137,25 @@ impl Replay {
 
     async fn release(&mut self, n: u64) {
         let expected = self.model.release(self.at(), &token(n)).held;
-        let there = self.store_of(n).release(&name(LOCK), &token(n)).await.expect("the store answers");
+        let (_, store) = self.call(n);
+        let there = store.release(&name(LOCK), &token(n)).await.expect("the store answers");
         assert_eq!(there, expected);
         self.count(if expected { "released" } else { "not released" });
     }
 
     async fn leave(&mut self, n: u64) {
-        self.model.leave(self.at(), &token(n));
-        self.store_of(n).leave(&name(LOCK), &token(n)).await.expect("the store answers");
-        self.count("left");
+        let ((call, store), why) = (self.call(n), self.why());
+        let held = self.model.leave(self.at(), &token(n), AskId(call), why).held;
+        leave(&*store, LOCK, n, call, why).await;
+        self.count(if held { "left and freed" } else { "left" });
     }
 
     async fn renew(&mut self, n: u64) {
-        let expected = self.model.renew(Millis(self.now), &token(n), LONG);
-        let there = self.subject.renew(LOCK, n, LONG).await;
+        let alone = self.dice.random_range(0..4) == 0;
+        let ask = Some(AskId(n)).filter(|_| !alone);
+        let expected = self.model.renew(Millis(self.now), &token(n), ask, LONG);
+        let renewal = Renewal { ask, ..renewal(LOCK, n, LONG) };
+        let there = self.subject.store.renew(&[renewal]).await.remove(0).expect("the store answers");
         assert_eq!(there.is_some(), expected.is_some());
         if let (Some((there, _)), Some((expected, _))) = (there, expected) {
             self.same_fence(there, expected);

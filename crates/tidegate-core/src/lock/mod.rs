@@ -10,7 +10,8 @@
 pub mod model;
 pub mod rules;
 
-pub use model::{Acquire, Acquired, Handed, Lock, Look, Released};
+pub use model::{Acquire, Acquired, Handed, Leave, Lock, Look, Released};
 pub use rules::{
-    CONFIRM_MS, Fence, LockName, LockToken, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS, Process, TokenError, relied_ms,
+    AskId, CONFIRM_MS, Fence, LockName, LockToken, MAX_FENCE, MAX_FLOOR, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS, Process,
+    TokenError, relied_ms,
 };

@@ -3,10 +3,18 @@
 //! The line is served first come, first served, by hand-off: a release gives the lock to the first waiter whose process is
 //! alive, and tells it. That waiter has [`CONFIRM_MS`] to say so (by asking again with its token); then its own time
 //! begins. Nobody can come in between, and a waiter that died costs the others no more than that.
+//!
+//! A token may be asked with by several calls ([`calls`]): after a lost reply, at another process. They are one request with one
+//! place in the line. A call that ends untold gives back only what no other of them has.
+
+mod calls;
 
 use std::collections::VecDeque;
 
-use super::rules::{CONFIRM_MS, Fence, LockToken, MAX_WAITERS, Process, next_fence};
+pub use calls::Leave;
+use calls::{Calls, Waits};
+
+use super::rules::{AskId, CONFIRM_MS, Fence, LockToken, MAX_WAITERS, Process, next_fence};
 use crate::Millis;
 
 /// What is asked of a lock.
@@ -14,13 +22,15 @@ use crate::Millis;
 pub struct Acquire {
     /// Whose it will be; asking again with the same one is the same request.
     pub token: LockToken,
+    /// Which call it is, the same in each of its questions.
+    pub ask: AskId,
     /// Who asks.
     pub process: Process,
     /// For how long, `MIN_TTL_MS..=MAX_TTL_MS`.
     pub ttl_ms: i64,
     /// The fence must be above this one.
     pub floor: Option<Fence>,
-    /// Joins the line if the lock is not to be had.
+    /// Joins the line, or takes its place there with it, if the lock is not to be had.
     pub wait: bool,
 }
 
@@ -33,6 +43,8 @@ pub enum Acquired {
         fence: Fence,
         /// On the store's clock.
         until: Millis,
+        /// Another call with this token was told so before, with this fence.
+        again: bool,
     },
     /// Another has it.
     Held {
@@ -43,6 +55,8 @@ pub enum Acquired {
     },
     /// The line is full ([`MAX_WAITERS`]).
     Full,
+    /// No fence is left to give: the next would be above [`super::MAX_FENCE`].
+    Spent,
 }
 
 /// A waiter that was handed a lock, and is to be told.
@@ -59,8 +73,8 @@ pub struct Handed {
 pub struct Released {
     /// The lock was the caller's.
     pub held: bool,
-    /// It was handed to this waiter.
-    pub wake: Option<Handed>,
+    /// It was handed to this waiter, at each process where it waits.
+    pub wake: Vec<Handed>,
 }
 
 /// A lock as it stands.
@@ -75,6 +89,7 @@ pub struct Look {
 #[derive(Debug, Clone)]
 struct Holder {
     token: LockToken,
+    calls: Calls,
     fence: Fence,
     until: Millis,
 }
@@ -82,7 +97,7 @@ struct Holder {
 #[derive(Debug, Clone)]
 struct Waiter {
     token: LockToken,
-    process: Process,
+    calls: Waits,
     floor: Option<Fence>,
 }
 
@@ -109,68 +124,89 @@ pub struct Step<'a> {
 impl Lock {
     /// Takes the lock, or keeps it (the same token: the same fence, and its time begins anew), or joins the line.
     /// Also gives the waiter to wake, if a lock that ran out was handed to another than the caller.
-    pub fn acquire(&mut self, step: Step<'_>, asked: &Acquire) -> (Acquired, Option<Handed>) {
+    pub fn acquire(&mut self, step: Step<'_>, asked: &Acquire) -> (Acquired, Vec<Handed>) {
         if let Some(granted) = self.again(step, asked) {
-            return (granted, None);
+            return (granted, Vec::new());
         }
-        let place = self.line.iter().position(|waiter| waiter.token == asked.token);
-        if place.is_none() && asked.wait {
-            if self.line.len() >= MAX_WAITERS {
-                return (Acquired::Full, None);
-            }
-            self.line.push_back(Waiter { token: asked.token.clone(), process: asked.process, floor: asked.floor });
+        if asked.wait && !self.join(asked) {
+            return (Acquired::Full, Vec::new());
         }
-        let wake = self.settle(step).filter(|handed| handed.token != asked.token);
+        let mut wake = self.settle(step);
+        wake.retain(|handed| handed.token != asked.token || handed.process != asked.process);
         if let Some(granted) = self.again(step, asked) {
             return (granted, wake);
         }
-        if self.holder.is_none() {
-            return (self.grant(step, asked), wake);
-        }
-        let for_ms = self.holder.as_ref().map_or(0, |holder| holder.until.since(step.now)).max(1);
+        let Some(holder) = &self.holder else { return (self.grant(step, asked), wake) };
+        let for_ms = holder.until.since(step.now).max(1);
         let before = self.line.iter().position(|waiter| waiter.token == asked.token);
         (Acquired::Held { for_ms, before }, wake)
     }
 
+    /// Stands in the line, where its token stands already if it does; whether there was room.
+    fn join(&mut self, asked: &Acquire) -> bool {
+        let there = self.line.iter_mut().find(|waiter| waiter.token == asked.token);
+        if let Some(waiter) = there {
+            waiter.calls.join(asked.ask, asked.process);
+            waiter.floor = waiter.floor.max(asked.floor);
+            return true;
+        }
+        let room = self.line.len() < MAX_WAITERS;
+        if room {
+            let mut calls = Waits::default();
+            calls.join(asked.ask, asked.process);
+            self.line.push_back(Waiter { token: asked.token.clone(), calls, floor: asked.floor });
+        }
+        room
+    }
+
     fn grant(&mut self, step: Step<'_>, asked: &Acquire) -> Acquired {
-        self.last = next_fence(self.last, asked.floor, step.now_us);
-        let (fence, until) = (self.last, step.now.plus(asked.ttl_ms));
-        self.holder = Some(Holder { token: asked.token.clone(), fence, until });
-        Acquired::Granted { fence, until }
+        let Some(fence) = next_fence(self.last, asked.floor, step.now_us) else { return Acquired::Spent };
+        self.last = fence;
+        let until = step.now.plus(asked.ttl_ms);
+        self.holder = Some(Holder { token: asked.token.clone(), calls: Calls::one(asked.ask), fence, until });
+        Acquired::Granted { fence, until, again: false }
     }
 
     /// The holder asks again: after a lost reply, or to say that it is there after a hand-off.
     fn again(&mut self, step: Step<'_>, asked: &Acquire) -> Option<Acquired> {
         let last = self.last;
         let holder = self.holder.as_mut().filter(|h| h.token == asked.token && step.now < h.until)?;
-        if asked.floor.is_some_and(|floor| holder.fence <= floor) {
-            holder.fence = next_fence(last, asked.floor, step.now_us);
+        let too_low = asked.floor.is_some_and(|floor| holder.fence <= floor);
+        if too_low {
+            let Some(fence) = next_fence(last, asked.floor, step.now_us) else { return Some(Acquired::Spent) };
+            holder.fence = fence;
         }
         holder.until = step.now.plus(asked.ttl_ms);
+        let again = holder.calls.answer(asked.ask) && !too_low;
         let (fence, until) = (holder.fence, holder.until);
         self.last = self.last.max(fence);
-        Some(Acquired::Granted { fence, until })
+        Some(Acquired::Granted { fence, until, again })
     }
 
     /// Lets go of a lock that ran out, and hands a free one to the first live waiter, which is to be told.
-    fn settle(&mut self, step: Step<'_>) -> Option<Handed> {
+    fn settle(&mut self, step: Step<'_>) -> Vec<Handed> {
         if self.holder.as_ref().is_some_and(|holder| step.now < holder.until) {
-            return None;
+            return Vec::new();
         }
         self.holder = None;
         while let Some(waiter) = self.line.pop_front() {
-            if !(step.alive)(waiter.process) {
-                continue;
-            }
-            self.last = next_fence(self.last, waiter.floor, step.now_us);
+            let living = waiter.calls.living(step.alive);
+            let fence = next_fence(self.last, waiter.floor, step.now_us);
+            // One that no fence is left for is told when it asks.
+            let Some(fence) = fence.filter(|_| !living.is_empty()) else { continue };
+            self.last = fence;
             let until = step.now.plus(CONFIRM_MS);
-            self.holder = Some(Holder { token: waiter.token.clone(), fence: self.last, until });
-            return Some(Handed { process: waiter.process, token: waiter.token });
+            let calls = Calls::handed(living.iter().map(|(ask, _)| *ask));
+            self.holder = Some(Holder { token: waiter.token.clone(), calls, fence, until });
+            let mut processes: Vec<Process> = living.into_iter().map(|(_, process)| process).collect();
+            processes.sort_unstable();
+            processes.dedup();
+            return processes.into_iter().map(|process| Handed { process, token: waiter.token.clone() }).collect();
         }
-        None
+        Vec::new()
     }
 
-    /// Gives the lock back, and hands it on.
+    /// Gives the lock back by its token, whoever else asked with it, and hands it on.
     pub fn release(&mut self, step: Step<'_>, token: &LockToken) -> Released {
         let held = self.holder.as_ref().is_some_and(|h| h.token == *token && step.now < h.until);
         if held {
@@ -179,17 +215,32 @@ impl Lock {
         Released { held, wake: self.settle(step) }
     }
 
-    /// Leaves the line, or gives back what was handed over meanwhile.
-    pub fn leave(&mut self, step: Step<'_>, token: &LockToken) -> Released {
-        self.line.retain(|waiter| waiter.token != *token);
-        self.release(step, token)
+    /// One call leaves the line, and gives back what it was granted, unless another call with its token is there or was told
+    /// of the grant.
+    pub fn leave(&mut self, step: Step<'_>, token: &LockToken, ask: AskId, why: Leave) -> Released {
+        self.line.retain_mut(|waiter| waiter.token != *token || !waiter.calls.leave(ask));
+        let mine = self.holder.as_mut().filter(|h| h.token == *token && step.now < h.until);
+        let held = mine.is_some_and(|holder| holder.calls.leave(ask, why));
+        if held {
+            self.holder = None;
+        }
+        Released { held, wake: self.settle(step) }
     }
 
     /// Moves the end of a lock that is still the caller's to `ttl_ms` from now: its fence and end, or `None` if it is lost.
-    /// It never takes a lock.
-    pub fn renew(&mut self, now: Millis, token: &LockToken, ttl_ms: i64) -> Option<(Fence, Millis)> {
+    /// It never takes a lock. `ask` is the call that it was granted to; without one, no call's clean-up ends it any more.
+    pub fn renew(
+        &mut self,
+        now: Millis,
+        token: &LockToken,
+        ask: Option<AskId>,
+        ttl_ms: i64,
+    ) -> Option<(Fence, Millis)> {
         let holder = self.holder.as_mut().filter(|h| h.token == *token && now < h.until)?;
         holder.until = now.plus(ttl_ms);
+        if ask.is_none() {
+            holder.calls.keep();
+        }
         Some((holder.fence, holder.until))
     }
 

@@ -24,6 +24,13 @@ pub const MIN_TOKEN_BYTES: usize = 16;
 /// Longest token, bytes.
 pub const MAX_TOKEN_BYTES: usize = 64;
 
+/// Most calls with one token that are told apart: of more, the oldest can no longer give back what all of them were granted.
+pub const MAX_CALLS: usize = 8;
+/// The largest floor a caller may ask for: so far below [`MAX_FENCE`] that no number of grants gets there.
+pub const MAX_FLOOR: u64 = 1 << 52;
+/// The largest fence, below 2^53: every language reads it right.
+pub const MAX_FENCE: u64 = (1 << 53) - 1;
+
 /// A name of a lock: the same rules as an id of a SKU, compared byte for byte.
 pub type LockName = SkuId;
 
@@ -34,6 +41,11 @@ pub struct Fence(pub u64);
 /// One life of one process: a restart is another one, so what the dead one asked for is never granted to its successor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Process(pub u64);
+
+/// One call that asks for a lock, by a random number of its own: its clean-up gives back what it was granted, and nothing that
+/// another call with the same token was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AskId(pub u64);
 
 /// Whose the lock is: 16 to 64 visible ASCII characters that nobody else can guess.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -81,11 +93,12 @@ impl fmt::Debug for LockToken {
 }
 
 /// The fence after `last`, above `floor`, on a store whose clock says `now_us` (microseconds since 1970): fences grow even
-/// if the store forgot the last.
+/// if the store forgot the last. `None`: it would be above [`MAX_FENCE`].
 #[must_use]
-pub fn next_fence(last: Fence, floor: Option<Fence>, now_us: u64) -> Fence {
-    let above = |fence: Fence| fence.0 + 1;
-    Fence(above(last).max(now_us).max(floor.map_or(0, above)))
+pub fn next_fence(last: Fence, floor: Option<Fence>, now_us: u64) -> Option<Fence> {
+    let above = |fence: Fence| fence.0.saturating_add(1);
+    let next = above(last).max(now_us).max(floor.map_or(0, above));
+    (next <= MAX_FENCE).then_some(Fence(next))
 }
 
 /// How long a holder may rely on a lock that was granted for `ttl_ms`, counted from the *sending* of the successful
@@ -101,9 +114,17 @@ mod tests {
 
     #[test]
     fn fences_grow_whatever_the_store_forgot() {
-        assert_eq!(next_fence(Fence(0), None, 5), Fence(5));
-        assert_eq!(next_fence(Fence(9), None, 5), Fence(10));
-        assert_eq!(next_fence(Fence(0), Some(Fence(77)), 5), Fence(78));
+        assert_eq!(next_fence(Fence(0), None, 5), Some(Fence(5)));
+        assert_eq!(next_fence(Fence(9), None, 5), Some(Fence(10)));
+        assert_eq!(next_fence(Fence(0), Some(Fence(77)), 5), Some(Fence(78)));
+    }
+
+    #[test]
+    fn a_fence_stays_below_2_to_the_53() {
+        assert_eq!(next_fence(Fence(MAX_FENCE - 1), None, 5), Some(Fence(MAX_FENCE)));
+        assert_eq!(next_fence(Fence(MAX_FENCE), None, 5), None);
+        assert_eq!(next_fence(Fence(0), Some(Fence(u64::MAX)), 5), None);
+        assert_eq!(next_fence(Fence(0), Some(Fence(MAX_FLOOR)), 5), Some(Fence(MAX_FLOOR + 1)));
     }
 
     #[test]

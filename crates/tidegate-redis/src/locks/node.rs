@@ -2,11 +2,11 @@
 
 use tidegate_backend::lock::{Kept, LockNode, Mend, Vote};
 use tidegate_backend::{BoxFuture, Error, ErrorKind, Renewal, Result};
-use tidegate_core::Millis;
-use tidegate_core::lock::{Acquire, Acquired, LockName, LockToken, Look};
+use tidegate_core::lock::rules::MAX_CALLS;
+use tidegate_core::lock::{Acquire, Acquired, AskId, Leave, LockName, LockToken, Look};
 
 use super::policy::{refuse_eviction, watching};
-use super::{FENCE_MS, decimal, fence};
+use super::{FENCE_MS, call, decimal, fence, granted, left_by};
 use crate::connect::{Call, Connector};
 use crate::keys::Keys;
 use crate::reply;
@@ -44,10 +44,10 @@ impl RedisNode {
 fn vote(answer: &redis::Value) -> Result<Vote> {
     let parts = reply::list(answer)?;
     match parts {
-        [kind, number, until, barred] if reply::bytes(kind)? == b"G" => Ok(Vote {
-            acquired: Acquired::Granted { fence: fence(number)?, until: Millis(reply::integer(until)?) },
-            barred_ms: reply::integer(barred)?,
-        }),
+        [kind, number, until, barred, again] if reply::bytes(kind)? == b"G" => {
+            Ok(Vote { acquired: granted(number, until, again)?, barred_ms: reply::integer(barred)? })
+        }
+        [kind] if reply::bytes(kind)? == b"S" => Ok(Vote { acquired: Acquired::Spent, barred_ms: 0 }),
         [kind, left, barred] if reply::bytes(kind)? == b"H" => Ok(Vote {
             acquired: Acquired::Held { for_ms: reply::integer(left)?, before: None },
             barred_ms: reply::integer(barred)?,
@@ -94,9 +94,11 @@ impl LockNode for RedisNode {
                 asked.floor.map_or_else(Vec::new, |floor| floor.0.to_string().into_bytes()),
                 decimal(longest_ms),
                 decimal(FENCE_MS),
+                call(asked.ask),
+                MAX_CALLS.to_string().into_bytes(),
             ];
-            let call = Call::script(&scripts::LOCK_VOTE, self.keys.voted_lock(name).to_vec(), arguments);
-            vote(&self.connector.one(call).await?)
+            let question = Call::script(&scripts::LOCK_VOTE, self.keys.voted_lock(name).to_vec(), arguments);
+            vote(&self.connector.one(question).await?)
         })
     }
 
@@ -106,7 +108,7 @@ impl LockNode for RedisNode {
             Mend::Unless => b"1",
             Mend::Surely => b"2",
         };
-        let call = |renewal: &Renewal| {
+        let question = |renewal: &Renewal| {
             let [holder, number, _] = self.keys.voted_lock(&renewal.name);
             let arguments = vec![
                 renewal.token.as_str().into(),
@@ -114,21 +116,28 @@ impl LockNode for RedisNode {
                 renewal.fence.map_or_else(Vec::new, |fence| fence.0.to_string().into_bytes()),
                 decimal(FENCE_MS),
                 mend.to_vec(),
+                renewal.ask.map_or_else(Vec::new, call),
             ];
             Call::script(&scripts::LOCK_KEEP, vec![holder, number], arguments)
         };
-        let calls: Vec<Call> = locks.iter().map(call).collect();
+        let calls: Vec<Call> = locks.iter().map(question).collect();
         Box::pin(async move {
             let answers = self.connector.run(calls).await;
             answers.into_iter().map(|answer| answer.and_then(|answer| kept(&answer))).collect()
         })
     }
 
-    fn give_back<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<bool>> {
+    fn give_back<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a LockToken,
+        only: Option<(AskId, Leave)>,
+    ) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
             let [holder, ..] = self.keys.voted_lock(name);
-            let call = Call::script(&scripts::LOCK_GIVE_BACK, vec![holder], vec![token.as_str().into()]);
-            Ok(reply::integer(&self.connector.one(call).await?)? == 1)
+            let [ask, why] = left_by(only);
+            let question = Call::script(&scripts::LOCK_GIVE_BACK, vec![holder], vec![token.as_str().into(), ask, why]);
+            Ok(reply::integer(&self.connector.one(question).await?)? == 1)
         })
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_backend::{ErrorKind, LockStore};
 use tidegate_conformance::servers::{Redis, Setup};
-use tidegate_core::lock::{Acquire, Acquired, LockName, LockToken};
+use tidegate_core::lock::{Acquire, Acquired, AskId, LockName, LockToken};
 
 use super::contract::open_on;
 
@@ -15,6 +15,7 @@ async fn a_policy_that_evicts_what_expires_is_refused() {
         let locks = Arc::clone(&open_on(&redis.url(), "policy").await);
         let asked = Acquire {
             token: LockToken::parse("0123456789abcdef").unwrap(),
+            ask: AskId(1),
             process: locks.process(),
             ttl_ms: 1_000,
             floor: None,
@@ -41,6 +42,7 @@ async fn a_policy_that_changes_is_noticed() {
     let locks = open_on(&redis.url(), "policy").await;
     let asked = |n: u32| Acquire {
         token: LockToken::parse(&format!("0123456789abcdef-{n}")).unwrap(),
+        ask: AskId(1),
         process: locks.process(),
         ttl_ms: 100,
         floor: None,

@@ -126,6 +126,7 @@ impl From<LockError> for Problem {
         match e {
             LockError::Name(e) => invalid_at("/name", e.to_string()),
             LockError::Time { .. } => invalid_at("/ttl_ms", e.to_string()),
+            LockError::Floor => invalid_at("/floor", e.to_string()),
             LockError::Held { retry_after } | LockError::Timeout { retry_after } => {
                 let detail =
                     "Another holds the lock; ask again when its time may be over, or wait for it with wait_ms.";
@@ -135,6 +136,11 @@ impl From<LockError> for Problem {
             LockError::Crowded => {
                 let detail = "As many wait for this lock as its line takes; ask again in a few seconds.";
                 Problem::new(&c::OVERLOADED, detail).retry_after(5)
+            }
+            LockError::Spent => {
+                let detail = "No fence below 2^53 is left for this lock: use another name. The store forgets the fences of a lock that \
+                              nobody was granted for two days.";
+                store_unavailable(detail, 3_600)
             }
             LockError::Unreachable(e) => of_store(&e),
             LockError::Lost => Problem::of(&c::LOCK_LOST),

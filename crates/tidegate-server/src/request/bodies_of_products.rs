@@ -11,8 +11,8 @@ pub(crate) const MAX_BATCH_TASKS: usize = 500;
 pub(crate) const MAX_CLAIM_WAIT_MS: i64 = 30_000;
 /// Lease of a claim that names none, milliseconds.
 pub(crate) const DEFAULT_LEASE_MS: i64 = 30_000;
-/// Integers stay below 2^53, so that every language reads them right.
-const LARGEST: i64 = (1 << 53) - 1;
+/// So far below 2^53, the bound of fences, that no number of grants gets there.
+const MAX_FLOOR: i64 = tidegate::lock::MAX_FLOOR.cast_signed();
 
 const DUE_AT: Field =
     Field::optional("due_at", Kind::Instant, "When; the past is now. This or `delay_ms`, exactly one.");
@@ -131,7 +131,7 @@ pub(crate) static ACQUIRE: Shape = Shape {
             "The lock ends after so many milliseconds unless it is renewed; a server may have a lower bound.",
         ),
         Field::optional("wait_ms", Kind::Integer(0, MAX_WAIT_MS), "How long to wait in the line; default 0."),
-        Field::optional("floor", Kind::Integer(0, LARGEST), "The fence must be above this one."),
+        Field::optional("floor", Kind::Integer(0, MAX_FLOOR), "The fence must be above this one."),
     ],
 };
 

@@ -18,13 +18,24 @@ use crate::request::{Faults, Fields, Pointer};
 use crate::router::{BodyRule, MAX_BODY, Route, Verb};
 use crate::shape::lock::{GrantShape, LookShape};
 
-/// A lock on its way to a client.
-struct Granted(Guard);
+/// A lock on its way to a client; `None` once it has arrived.
+struct Granted(Option<Guard>);
 
 impl Parcel for Granted {
-    fn sent(self: Box<Self>) {
+    fn sent(mut self: Box<Self>) {
         // The client has it: it renews and releases it by its token, or it ends by itself.
-        self.0.detach();
+        if let Some(guard) = self.0.take() {
+            guard.detach();
+        }
+    }
+}
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        // It may have been told to the client by another call, with the token it chose.
+        if let Some(guard) = self.0.take() {
+            guard.undelivered();
+        }
     }
 }
 
@@ -77,12 +88,12 @@ async fn acquire(call: Call) -> Answer {
         (ttl, wait, floor)
     };
     let locks = locks(&call)?;
-    if let Some(token) = &own
-        && let Some(answer) = repeated(locks, &call, token, ttl, floor).await?
-    {
-        return Ok(answer);
-    }
-    let _place = waits(&call, wait)?;
+    // What a client has already, or may have at once, needs no place among those that wait.
+    let (place, crowded) = match waits(&call, wait) {
+        Err(crowded) if own.is_some() => (None, Some(crowded)),
+        place => (place?, None),
+    };
+    let wait = if crowded.is_some() { Duration::ZERO } else { wait };
     let mut ask = Ask::new(ttl).wait(wait).without_renewal();
     if let Some(token) = own {
         ask = ask.token(token);
@@ -92,8 +103,13 @@ async fn acquire(call: Call) -> Answer {
     }
     let guard = tokio::select! {
         biased;
-        guard = locks.acquire(call.id(), ask) => guard?,
+        guard = locks.acquire(call.id(), ask) => guard,
         () = call.app.stop_begins(), if !wait.is_zero() => return Err(problem::stopping()),
+    };
+    drop(place);
+    let guard = match (guard, crowded) {
+        (Err(LockError::Held { .. }), Some(crowded)) => return Err(crowded),
+        (guard, _) => guard?,
     };
     let shape = GrantShape {
         name: call.id(),
@@ -101,29 +117,11 @@ async fn acquire(call: Call) -> Answer {
         fence: guard.fence().0,
         valid_ms: valid_ms(guard.remaining(), arrived),
     };
-    let mut response = reply::json(StatusCode::CREATED, &shape);
-    response.body_mut().hands_over(Granted(guard));
+    // A request whose first answer was lost: the lock was the caller's already, and its time begins anew.
+    let status = if guard.is_repeated() { StatusCode::OK } else { StatusCode::CREATED };
+    let mut response = reply::json(status, &shape);
+    response.body_mut().hands_over(Granted(Some(guard)));
     Ok(response)
-}
-
-/// The answer to a request whose first answer was lost: the lock is the caller's already, and its time begins anew.
-async fn repeated(
-    locks: &Locks,
-    call: &Call,
-    token: &LockToken,
-    ttl: Duration,
-    floor: Option<Fence>,
-) -> Result<Option<http::Response<reply::Body>>, Problem> {
-    match locks.renew(call.id(), token, ttl).await {
-        Ok((fence, relied)) if floor.is_none_or(|floor| fence > floor) => {
-            let valid_ms = u64::try_from(relied.as_millis()).unwrap_or(u64::MAX);
-            let shape = GrantShape { name: call.id(), token: token.as_str(), fence: fence.0, valid_ms };
-            Ok(Some(reply::json(StatusCode::OK, &shape)))
-        }
-        // Held with too low a fence: it is asked for, and gets a higher one.
-        Ok(_) | Err(LockError::Lost) => Ok(None),
-        Err(e) => Err(e.into()),
-    }
 }
 
 async fn renew(call: Call) -> Answer {

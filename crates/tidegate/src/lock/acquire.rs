@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate_core::lock::{Acquire, Acquired, LockName, LockToken, MAX_TTL_MS};
+use tidegate_backend::{Error, ErrorKind};
+use tidegate_core::lock::{Acquire, Acquired, AskId, Leave, LockName, LockToken, MAX_TTL_MS};
 use tokio::sync::oneshot;
 
-use super::askers::Asker;
 use super::guard::Guard;
-use super::locks::{Ask, Inner, Sync, random_token};
+use super::locks::{Ask, Inner, Sync, random_ask, random_token};
 use super::renew::Held;
 use super::wait::Waiter;
 use super::{LockError, metrics};
@@ -32,51 +32,45 @@ type Answer = oneshot::Sender<Result<Guard, LockError>>;
 
 pub(super) async fn run(inner: Arc<Inner>, name: LockName, ask: Ask, mut answer: Answer) {
     let token = ask.token.clone().unwrap_or_else(random_token);
-    let asker = ask.token.as_ref().map(|token| inner.askers.begin(&name, token));
-    let asking = Asking { inner: &inner, name: &name, ask: &ask, token: &token };
+    let asking = Asking { inner: &inner, name: &name, ask: &ask, token: &token, call: random_ask() };
+    let call = asking.call;
     let outcome = tokio::select! {
         outcome = asking.acquire() => Some(outcome),
         () = answer.closed() => None,
     };
     let waited = !ask.wait.is_zero();
     match outcome {
-        Some(Ok(held)) => {
+        Some(Ok((held, again))) => {
             metrics::granted();
             if ask.renewed {
                 inner.renewals.begin(&held);
             }
             // If the caller went away meanwhile, the guard is dropped here, and gives the lock back.
-            let _ = answer.send(Ok(Guard::new(inner, held, asker)));
+            let _ = answer.send(Ok(Guard::new(inner, held, again)));
         }
         Some(Err(e)) => {
-            // What was answered too late, or not at all, may have been granted: a token of our own is nobody else's.
+            // What was answered too late, or not at all, may have been granted.
             let unknown = matches!(e, LockError::Unreachable(_));
-            if (waited || unknown) && is_last(asker.as_ref()) {
-                give_up(&inner, &name, &token, unknown).await;
+            if waited || unknown {
+                give_up(&inner, &name, &token, call, Leave::Untold, unknown).await;
             }
             if matches!(e, LockError::Timeout { .. }) {
                 metrics::timeout();
             }
             let _ = answer.send(Err(e));
         }
-        None if is_last(asker.as_ref()) => give_up(&inner, &name, &token, true).await,
-        None => {}
+        None => give_up(&inner, &name, &token, call, Leave::Untold, true).await,
     }
 }
 
-/// Whether what was asked for is nobody else's: a token of our own is, one of the caller's if it has not asked again.
-fn is_last(asker: Option<&Asker>) -> bool {
-    asker.is_none_or(Asker::is_last)
-}
-
-/// Leaves the line, and gives back what was granted. A call that is still on its way comes before this one: the store
-/// answers them in order.
-async fn give_up(inner: &Inner, name: &LockName, token: &LockToken, again: bool) {
-    let left = inner.store.leave(name, token).await;
+/// One call leaves the line, and gives back what it was granted. A question that is still on its way comes before this one:
+/// the store answers them in order.
+pub(super) async fn give_up(inner: &Inner, name: &LockName, token: &LockToken, call: AskId, why: Leave, again: bool) {
+    let left = inner.store.leave(name, token, call, why).await;
     if left.is_err() && again {
         tokio::time::sleep(RETRY).await;
         // It ends by itself after its time.
-        let _ = inner.store.leave(name, token).await;
+        let _ = inner.store.leave(name, token, call, why).await;
     }
 }
 
@@ -85,10 +79,12 @@ struct Asking<'a> {
     name: &'a LockName,
     ask: &'a Ask,
     token: &'a LockToken,
+    call: AskId,
 }
 
 impl Asking<'_> {
-    async fn acquire(&self) -> Result<Arc<Held>, LockError> {
+    /// The lock, and whether another call with the token was told of it before.
+    async fn acquire(&self) -> Result<(Arc<Held>, bool), LockError> {
         let deadline = Instant::now() + self.ask.wait;
         let waits = !self.ask.wait.is_zero();
         let waiter = waits.then(|| self.inner.waits.begin(self.name, self.token));
@@ -100,13 +96,17 @@ impl Asking<'_> {
             // The last question joins no line that nobody will stand in.
             let asked = self.asked(waits && !left.is_zero());
             let pause = match self.inner.store.acquire(self.name, &asked).await {
-                Ok(Acquired::Granted { fence, .. }) => {
-                    let mut held = Held::new(self.name.clone(), self.token.clone(), fence, asked.ttl_ms, sent);
+                Ok(Acquired::Granted { fence, again, .. }) => {
+                    let mut held = Held::new(self.name.clone(), &asked, fence, sent);
                     held.degraded = self.is_degraded().await?;
                     if !held.remaining(&*self.inner.time).is_zero() {
-                        return Ok(Arc::new(held));
+                        return Ok((Arc::new(held), again));
                     }
                     // The answer took so long that nothing can be relied on: that is no grant.
+                    if left.is_zero() {
+                        let why = "its answer came when the time of the lock was over";
+                        return Err(LockError::Unreachable(Error::new(ErrorKind::Unavailable, why)));
+                    }
                     RETRY
                 }
                 Ok(Acquired::Held { for_ms, before }) => {
@@ -128,6 +128,7 @@ impl Asking<'_> {
                     }
                 }
                 Ok(Acquired::Full) => return Err(LockError::Crowded),
+                Ok(Acquired::Spent) => return Err(LockError::Spent),
                 Err(e) if left.is_zero() => return Err(LockError::Unreachable(e)),
                 Err(_) => RETRY,
             };
@@ -147,7 +148,7 @@ impl Asking<'_> {
             (_, Ok(reached)) if reached >= wanted => Ok(false),
             (Sync::Replicas { .. }, reached) => {
                 // Nobody is to have it; it is given back before anything is said.
-                let back = self.inner.store.leave(self.name, self.token).await;
+                let back = self.inner.store.leave(self.name, self.token, self.call, Leave::Untold).await;
                 let reached = reached.map_err(LockError::Unreachable)?;
                 back.map_err(LockError::Unreachable)?;
                 Err(LockError::NotReplicated { wanted, reached })
@@ -167,6 +168,7 @@ impl Asking<'_> {
     fn asked(&self, wait: bool) -> Acquire {
         Acquire {
             token: self.token.clone(),
+            ask: self.call,
             process: self.inner.store.process(),
             ttl_ms: i64::try_from(self.ask.ttl.as_millis()).unwrap_or(MAX_TTL_MS),
             floor: self.ask.floor,

@@ -21,6 +21,9 @@ pub enum LockError {
         /// The longest.
         most: Duration,
     },
+    /// The floor of the fence is above [`super::MAX_FLOOR`].
+    #[error("the floor of the fence must be at most {}", super::MAX_FLOOR)]
+    Floor,
     /// Another has it, and the caller did not want to wait.
     #[error("another holds the lock, for {retry_after:?} more at most unless it is renewed")]
     Held {
@@ -36,6 +39,14 @@ pub enum LockError {
     /// Too many wait for it already.
     #[error("too many wait for the lock; come back later")]
     Crowded,
+    /// The next fence would not be below 2^53: the lock is granted to nobody. Fences grow by one a grant, or follow the store's
+    /// clock, so this comes of a clock or a floor that was far in the future; a store on Redis forgets the fences of a lock
+    /// that nobody was granted for two days.
+    #[error(
+        "no fence is left for the lock: the next would not be below 2^53; use another name, or wait until the store has \
+         forgotten its fences"
+    )]
+    Spent,
     /// The store does not answer: whether the lock is held is not known. What was granted meanwhile is given back.
     #[error("the store of the locks does not answer: {0}")]
     Unreachable(#[source] tidegate_backend::Error),

@@ -128,10 +128,9 @@ impl Fenced {
             match guard.seal(&*self.ledger).await {
                 Ok(()) => return Ok(FencedGuard(guard)),
                 Err(e) => {
-                    // Whether it was there is of no interest; it ends by itself.
-                    let _ = guard.release().await;
+                    guard.give_back().await;
                     match e {
-                        FenceError::Stale(StaleFence { floor }) if tries < MAX_STALE => ask = ask.floor(floor),
+                        FenceError::Stale(StaleFence { floor }) if tries < MAX_STALE => ask = ask.above_sealed(floor),
                         other => return Err(other),
                     }
                 }

@@ -4,20 +4,22 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::lock::{Fence, LockName, LockToken};
+use tidegate_core::lock::{Fence, Leave, LockName, LockToken};
 
 use super::LockError;
-use super::askers::Asker;
+use super::acquire::give_up;
 use super::locks::Inner;
 use super::renew::Held;
 
-/// A lock that is held, until it is released, dropped (then it is released by a task), or lost.
+/// A lock that is held, until it is released, dropped (then it is released by a task), or lost. With a token of the caller's
+/// own a drop releases it unless the caller has asked again with the token since.
 pub struct Guard {
     inner: Arc<Inner>,
     held: Arc<Held>,
     released: bool,
-    /// With a token of the caller's own: whether it has asked again since.
-    asker: Option<Asker>,
+    /// What a drop means.
+    dropped: Leave,
+    again: bool,
 }
 
 impl fmt::Debug for Guard {
@@ -27,8 +29,15 @@ impl fmt::Debug for Guard {
 }
 
 impl Guard {
-    pub(super) fn new(inner: Arc<Inner>, held: Arc<Held>, asker: Option<Asker>) -> Self {
-        Self { inner, held, released: false, asker }
+    /// On its way to the caller: dropped there, it is as if it had never been granted.
+    pub(super) fn new(inner: Arc<Inner>, held: Arc<Held>, again: bool) -> Self {
+        Self { inner, held, released: false, dropped: Leave::Untold, again }
+    }
+
+    /// The caller has it.
+    pub(super) fn told(mut self) -> Self {
+        self.dropped = Leave::Done;
+        self
     }
 
     /// Its name.
@@ -66,6 +75,12 @@ impl Guard {
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         self.held.degraded
+    }
+
+    /// Whether it was granted before, to another call with the same token ([`super::Ask::token`]), with this fence.
+    #[must_use]
+    pub fn is_repeated(&self) -> bool {
+        self.again
     }
 
     /// Resolves when the lock is lost: it could not be renewed in time, or the store says it is another's. Before anybody
@@ -108,6 +123,27 @@ impl Guard {
         there.map(|there| there && was_held).map_err(LockError::Unreachable)
     }
 
+    /// For whoever passes the lock on to a client and cannot reach it: gives it back as if it had never been granted. If another
+    /// call with the same token was told of the grant, it stays that call's. A task does it.
+    pub fn undelivered(mut self) {
+        self.dropped = Leave::Untold;
+    }
+
+    /// Gives it back unless another call has it, and waits for that.
+    pub(super) async fn give_back(mut self) {
+        self.released = true;
+        self.inner.renewals.forget(&self.held);
+        self.held.end();
+        let (inner, held) = (self.inner.clone(), self.held.clone());
+        let piece = inner.pending.begin();
+        let releasing = tokio::spawn(async move {
+            give_up(&inner, &held.name, &held.token, held.ask, Leave::Untold, false).await;
+            drop(piece);
+        });
+        // It is aborted with the runtime only.
+        let _ = releasing.await;
+    }
+
     /// Lets it run on without this guard: whoever has the token releases it, or it ends by itself.
     pub fn detach(mut self) {
         self.released = true;
@@ -122,15 +158,12 @@ impl Drop for Guard {
         }
         self.inner.renewals.forget(&self.held);
         self.held.end();
-        if self.asker.as_ref().is_some_and(|asker| !asker.is_last()) {
-            return;
-        }
         // Outside a runtime nobody can send it: it ends by itself.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let (inner, held) = (self.inner.clone(), self.held.clone());
+            let (inner, held, why) = (self.inner.clone(), self.held.clone(), self.dropped);
             let piece = inner.pending.begin();
             runtime.spawn(async move {
-                if let Err(e) = inner.store.release(&held.name, &held.token).await {
+                if let Err(e) = inner.store.leave(&held.name, &held.token, held.ask, why).await {
                     tracing::debug!(error = %e, "a dropped lock was not released; it ends by itself");
                 }
                 drop(piece);

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use tidegate_backend::LockStore;
 use tidegate_backend::steady::{HostTime, TimeSource};
-use tidegate_core::lock::{Fence, LockName, LockToken, Look, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS};
+use tidegate_core::lock::{AskId, Fence, LockName, LockToken, Look, MAX_FLOOR, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::askers::Askers;
 use super::guard::Guard;
 use super::renew::Renewals;
 use super::wait::Waits;
@@ -31,7 +30,6 @@ pub(super) struct Inner {
     pub time: Arc<dyn TimeSource>,
     pub renewals: Arc<Renewals>,
     pub waits: Arc<Waits>,
-    pub askers: Arc<Askers>,
     /// Asking for locks: it outlives callers.
     pub pending: Pending,
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -57,6 +55,8 @@ pub struct Ask {
     pub(super) ttl: Duration,
     pub(super) wait: Duration,
     pub(super) floor: Option<Fence>,
+    /// The floor is a fence that was granted.
+    sealed: bool,
     pub(super) token: Option<LockToken>,
     pub(super) renewed: bool,
     pub(super) sync: Sync,
@@ -87,7 +87,7 @@ impl Ask {
     /// process dies. Without waiting, unless [`Ask::wait`] says so.
     #[must_use]
     pub fn new(ttl: Duration) -> Self {
-        Self { ttl, wait: Duration::ZERO, floor: None, token: None, renewed: true, sync: Sync::None }
+        Self { ttl, wait: Duration::ZERO, floor: None, sealed: false, token: None, renewed: true, sync: Sync::None }
     }
 
     /// Waits in the line for up to `wait` (30 s at most).
@@ -97,10 +97,16 @@ impl Ask {
         self
     }
 
-    /// The fence must be above this one: what a ledger said was sealed.
+    /// The fence must be above this one: what a ledger said was sealed. At most [`MAX_FLOOR`].
     #[must_use]
     pub fn floor(mut self, floor: Fence) -> Self {
-        self.floor = Some(floor);
+        (self.floor, self.sealed) = (Some(floor), false);
+        self
+    }
+
+    /// The same of a fence that was sealed: it was granted once, so there is one above it.
+    pub(super) fn above_sealed(mut self, floor: Fence) -> Self {
+        (self.floor, self.sealed) = (Some(floor), true);
         self
     }
 
@@ -131,6 +137,9 @@ impl Ask {
         if !(least..=most).contains(&self.ttl) {
             return Err(LockError::Time { what: "a lock's time", least, most });
         }
+        if !self.sealed && self.floor.is_some_and(|floor| floor.0 > MAX_FLOOR) {
+            return Err(LockError::Floor);
+        }
         let most = ms(MAX_WAIT_MS);
         if self.wait > most {
             return Err(LockError::Time { what: "the wait for a lock", least: Duration::ZERO, most });
@@ -147,6 +156,11 @@ impl Ask {
 /// A token that nobody guesses.
 pub(super) fn random_token() -> LockToken {
     LockToken::parse(&uuid::Uuid::new_v4().simple().to_string()).expect("32 visible characters")
+}
+
+/// A number that no other call has.
+pub(super) fn random_ask() -> AskId {
+    AskId(uuid::Uuid::new_v4().as_u64_pair().1 ^ uuid::Uuid::new_v4().as_u64_pair().0)
 }
 
 impl Locks {
@@ -178,7 +192,6 @@ impl Locks {
                 time,
                 renewals,
                 waits,
-                askers: Arc::default(),
                 pending: Pending::default(),
                 tasks: Mutex::new(tasks),
             }),
@@ -192,9 +205,9 @@ impl Locks {
     /// Takes a lock.
     ///
     /// # Errors
-    /// [`LockError::Name`], [`LockError::Time`]: nothing was asked. [`LockError::Held`] (without a wait),
+    /// [`LockError::Name`], [`LockError::Time`], [`LockError::Floor`]: nothing was asked. [`LockError::Held`] (without a wait),
     /// [`LockError::Timeout`] (after it), [`LockError::Crowded`]; [`LockError::Unreachable`]: the store did not answer;
-    /// [`LockError::NotReplicated`].
+    /// [`LockError::NotReplicated`]; [`LockError::Spent`].
     pub async fn acquire(&self, name: &str, ask: Ask) -> Result<Guard, LockError> {
         ask.check(self.longest_ms())?;
         let name = LockName::parse(name)?;
@@ -204,7 +217,7 @@ impl Locks {
             acquire::run(inner, name, ask, answer).await;
             drop(piece);
         });
-        answered.await.unwrap_or(Err(LockError::Stopping))
+        answered.await.unwrap_or(Err(LockError::Stopping)).map(Guard::told)
     }
 
     /// Moves the end of a lock to `ttl` from now, by its token: for callers that keep no guard, such as one of another
@@ -216,7 +229,7 @@ impl Locks {
         Ask::new(ttl).check(self.longest_ms())?;
         let name = LockName::parse(name)?;
         let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(MAX_TTL_MS);
-        let renewal = tidegate_backend::Renewal { name, token: token.clone(), ttl_ms, fence: None };
+        let renewal = tidegate_backend::Renewal { name, token: token.clone(), ask: None, ttl_ms, fence: None };
         let mut answers = self.inner.store.renew(&[renewal]).await;
         let answer = answers.pop().ok_or(LockError::Stopping)?.map_err(LockError::Unreachable)?;
         let (fence, _) = answer.ok_or(LockError::Lost)?;

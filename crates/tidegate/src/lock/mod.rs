@@ -4,13 +4,13 @@
 //! - [`Locks`]: the locks of one store. [`Ask`]: how long, how patient. [`Guard`]: a lock that is held.
 //! - [`Advisory`], [`Quorum`], [`Fenced`]: grades. [`fenced_tx`]: a transaction that only the newest holder commits.
 //! - [`LockError`]: why it is not. A store that does not answer is never "not held".
-//! - `acquire`: the task that asks and waits. `askers`: calls with a token of the caller's own. `renew`: the one task that renews every guard of the process. `wait`: who
+//! - `acquire`: the task that asks and waits. `renew`: the one task that renews every guard of the process. `wait`: who
 //!   waits here, signs of life, and what was handed over.
 //!
-//! Asking is done by a task of its own: a caller that goes away (a cancelled future) still gives back what it was granted.
+//! Asking is done by a task of its own: a caller that goes away (a cancelled future) still gives back what it was granted. Each call
+//! has a number of its own ([`AskId`]) in the store: what it gives back is nothing that another call with its token has.
 
 mod acquire;
-mod askers;
 mod errors;
 mod fenced;
 mod guard;
@@ -36,7 +36,9 @@ pub use tidegate_backend::lock::{Kept, LockNode, Mend, Vote};
 pub use tidegate_backend::outbox::{Execute, Parameter, SqlDialect};
 pub use tidegate_backend::steady::{HostTime, TimeSource};
 pub use tidegate_backend::{LockCapabilities, LockStore};
-pub use tidegate_core::lock::{Fence, LockName, LockToken, Look, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS, TokenError};
+pub use tidegate_core::lock::{
+    AskId, Fence, Leave, LockName, LockToken, Look, MAX_FLOOR, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS, TokenError,
+};
 pub use tidegate_embedded::EmbeddedLocks;
 #[cfg(feature = "redis")]
 pub use tidegate_redis::{RedisLocks, RedisNode};

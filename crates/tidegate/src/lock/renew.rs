@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_backend::lock::MAX_LOCK_BATCH;
 use tidegate_backend::steady::TimeSource;
 use tidegate_backend::{LockStore, Renewal, Renewed, Result};
-use tidegate_core::lock::{Fence, LockName, LockToken, relied_ms};
+use tidegate_core::lock::{Acquire, AskId, Fence, LockName, LockToken, relied_ms};
 use tokio::sync::{Notify, watch};
 
 use super::{LockError, metrics};
@@ -25,6 +25,8 @@ const LONGEST: Duration = Duration::from_millis(200);
 pub(super) struct Held {
     pub name: LockName,
     pub token: LockToken,
+    /// The call it was granted to.
+    pub ask: AskId,
     pub fence: Fence,
     pub ttl_ms: i64,
     /// Until when it may be relied on, on the clock that runs through suspend.
@@ -38,12 +40,13 @@ pub(super) struct Held {
 
 impl Held {
     /// Granted by a request that was sent at `sent` (nanoseconds of the boot clock).
-    pub(super) fn new(name: LockName, token: LockToken, fence: Fence, ttl_ms: i64, sent: i64) -> Self {
+    pub(super) fn new(name: LockName, asked: &Acquire, fence: Fence, sent: i64) -> Self {
         let held = Self {
             name,
-            token,
+            token: asked.token.clone(),
+            ask: asked.ask,
             fence,
-            ttl_ms,
+            ttl_ms: asked.ttl_ms,
             valid_until: AtomicI64::new(0),
             lost: watch::Sender::new(false),
             degraded: false,
@@ -181,7 +184,13 @@ fn next(held: &Held, now: i64) -> i64 {
 }
 
 fn renewal(held: &Held) -> Renewal {
-    Renewal { name: held.name.clone(), token: held.token.clone(), ttl_ms: held.ttl_ms, fence: Some(held.fence) }
+    Renewal {
+        name: held.name.clone(),
+        token: held.token.clone(),
+        ask: Some(held.ask),
+        ttl_ms: held.ttl_ms,
+        fence: Some(held.fence),
+    }
 }
 
 /// Renews one now.

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tidegate::lock::{
-    Ask, EmbeddedLocks, Fence, Guard, LockCapabilities, LockError, LockName, LockStore, LockToken, Locks, Look,
-    TimeSource,
+    Ask, AskId, EmbeddedLocks, Fence, Guard, Leave, LockCapabilities, LockError, LockName, LockStore, LockToken, Locks,
+    Look, TimeSource,
 };
 use tidegate_backend::{BoxFuture, Error, ErrorKind, Renewal, Renewed, Result, SystemClock};
 use tidegate_core::lock::{Acquire, Acquired, Process};
@@ -69,8 +69,14 @@ impl LockStore for Bent {
     fn release<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<bool>> {
         self.real.release(name, token)
     }
-    fn leave<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<()>> {
-        self.real.leave(name, token)
+    fn leave<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a LockToken,
+        ask: AskId,
+        why: Leave,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.real.leave(name, token, ask, why)
     }
     fn renew<'a>(&'a self, locks: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
         Box::pin(async move {

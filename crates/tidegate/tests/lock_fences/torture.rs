@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::lock::{
-    Ask, EmbeddedLocks, FenceError, Fenced, LockCapabilities, LockError, LockName, LockStore, LockToken, Locks, Look,
+    Ask, AskId, EmbeddedLocks, FenceError, Fenced, Leave, LockCapabilities, LockError, LockName, LockStore, LockToken,
+    Locks, Look,
 };
 use tidegate_backend::{BoxFuture, Clock, ManualClock, Renewal, Renewed, Result, SystemClock};
 use tidegate_core::Millis;
@@ -60,8 +61,14 @@ impl LockStore for Shaky {
     fn release<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move { self.store().release(name, token).await })
     }
-    fn leave<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.store().leave(name, token).await })
+    fn leave<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a LockToken,
+        ask: AskId,
+        why: Leave,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.store().leave(name, token, ask, why).await })
     }
     fn renew<'a>(&'a self, locks: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
         Box::pin(async move { self.store().renew(locks).await })

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tidegate::lock::{
-    Ask, Fence, Guard, Kept, LockError, LockName, LockNode, LockToken, Locks, Look, Mend, Quorum, QuorumOptions,
-    RedisLocks, RedisNode, Sync, Vote,
+    Ask, AskId, Fence, Guard, Kept, Leave, LockError, LockName, LockNode, LockToken, Locks, Look, Mend, Quorum,
+    QuorumOptions, RedisLocks, RedisNode, Sync, Vote,
 };
 use tidegate_backend::{BoxFuture, Renewal, Result};
 use tidegate_conformance::servers::{Proxy, Redis, Setup, wait_until};
@@ -249,8 +249,13 @@ impl LockNode for Credulous {
     fn keep<'a>(&'a self, locks: &'a [Renewal], mend: Mend) -> BoxFuture<'a, Vec<Result<Kept>>> {
         self.0.keep(locks, mend)
     }
-    fn give_back<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<bool>> {
-        self.0.give_back(name, token)
+    fn give_back<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a LockToken,
+        only: Option<(AskId, Leave)>,
+    ) -> BoxFuture<'a, Result<bool>> {
+        self.0.give_back(name, token, only)
     }
     fn look<'a>(&'a self, name: &'a LockName) -> BoxFuture<'a, Result<Look>> {
         self.0.look(name)

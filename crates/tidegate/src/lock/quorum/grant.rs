@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use tidegate_backend::lock::{Kept, Mend, Vote};
 use tidegate_backend::{Error, ErrorKind, Renewal, Result};
 use tidegate_core::Millis;
-use tidegate_core::lock::{Acquire, Acquired, Fence, LockName, LockToken, Look};
+use tidegate_core::lock::{Acquire, Acquired, AskId, Fence, Leave, LockName, LockToken, Look};
 
 use super::Nodes;
 use super::ask::Answers;
@@ -20,6 +20,10 @@ struct Tally {
     left: Vec<i64>,
     complaints: Vec<String>,
     wrong: Option<Error>,
+    /// Another call with the token was told of a grant with this fence.
+    told: Option<Fence>,
+    /// A server has no fence left to give.
+    spent: bool,
 }
 
 impl Tally {
@@ -40,12 +44,14 @@ impl Tally {
             self.complaints.push(nodes.complaint(at, why));
         }
         match vote.acquired {
-            Acquired::Granted { fence, until } => {
+            Acquired::Granted { fence, until, again } => {
                 self.given.push((at, fence, counts));
+                self.told = self.told.max(Some(fence).filter(|_| again));
                 self.until = Some(self.until.map_or(until, |before| before.min(until)));
             }
             Acquired::Held { for_ms, .. } if counts => self.left.push(for_ms),
             Acquired::Held { .. } | Acquired::Full => {}
+            Acquired::Spent => self.spent = true,
         }
     }
 
@@ -81,6 +87,7 @@ impl Nodes {
             let renewal = |fence| Renewal {
                 name: name.clone(),
                 token: asked.token.clone(),
+                ask: Some(asked.ask),
                 ttl_ms: asked.ttl_ms,
                 fence: Some(fence),
             };
@@ -88,14 +95,15 @@ impl Nodes {
             let taught = self.teach(&tally, renewal(fence)).await;
             if taught >= self.majority {
                 self.teach_the_rest(votes, renewal(fence));
-                return Ok(Acquired::Granted { fence, until: tally.until.unwrap_or_default() });
+                let again = tally.told == Some(fence);
+                return Ok(Acquired::Granted { fence, until: tally.until.unwrap_or_default(), again });
             }
             tally.complaints.push("a fence was not taken".to_owned());
             // Whatever they said, it does not stand.
             tally.given.retain(|(_, given, _)| *given == fence);
         }
-        // Split votes: everybody gives back what it has, and asks again some time later.
-        let back = self.give_back(name, &asked.token).await;
+        // Split votes: everybody gives back what it has, and asks again some time later. Not what another call was told of.
+        let back = self.give_back(name, &asked.token, Some((asked.ask, Leave::Untold))).await;
         drop(back);
         self.refused(tally)
     }
@@ -103,6 +111,9 @@ impl Nodes {
     /// No majority: because another has it, or because too few answer.
     fn refused(&self, mut tally: Tally) -> Result<Acquired> {
         let mine = tally.counted();
+        if tally.spent {
+            return Ok(Acquired::Spent);
+        }
         if mine + tally.left.len() < self.majority {
             let too_few = self.too_few(mine + tally.left.len(), &tally.complaints);
             // What no waiting mends is told as what it is.
@@ -160,12 +171,17 @@ impl Nodes {
         });
     }
 
-    /// Gives a lock back wherever it is; whether it was anywhere.
-    pub(super) async fn give_back(&self, name: &LockName, token: &LockToken) -> Result<bool> {
+    /// Gives a lock back wherever it is, by its token or for one call; whether it was anywhere.
+    pub(super) async fn give_back(
+        &self,
+        name: &LockName,
+        token: &LockToken,
+        only: Option<(AskId, Leave)>,
+    ) -> Result<bool> {
         {
             let mut endings = self.endings.lock().unwrap_or_else(PoisonError::into_inner);
             if endings.renewals > 0 {
-                endings.ended.insert(token.clone());
+                endings.ended.insert((token.clone(), only.map(|(ask, _)| ask)));
             }
         }
         // Their time is bounded as every question's is.
@@ -173,7 +189,7 @@ impl Nodes {
         let (lock, whose) = (name.clone(), token.clone());
         let mut answers = self.ask(move |node| {
             let (lock, whose) = (lock.clone(), whose.clone());
-            async move { node.give_back(&lock, &whose).await }
+            async move { node.give_back(&lock, &whose, only).await }
         });
         let (mut there, mut answered, mut complaints) = (false, 0, Vec::new());
         while let Some((at, answer)) = answers.recv().await {

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use tidegate_backend::lock::{Kept, Mend};
 use tidegate_backend::{Renewal, Renewed, Result};
 use tidegate_core::Millis;
-use tidegate_core::lock::Fence;
+use tidegate_core::lock::{AskId, Fence, Leave};
 
 use super::Nodes;
 
@@ -122,11 +122,17 @@ impl Nodes {
 
     /// What was mended while its holder gave it back goes again.
     async fn unless_it_ended(&self, at: usize, lock: &Renewal) {
-        let ended = self.endings.lock().unwrap_or_else(PoisonError::into_inner).ended.contains(&lock.token);
-        if ended {
-            // If this does not arrive, it ends by itself.
-            let _ = tokio::time::timeout(self.within, self.all[at].give_back(&lock.name, &lock.token)).await;
-        }
+        let only = {
+            let endings = self.endings.lock().unwrap_or_else(PoisonError::into_inner);
+            let ended = |ask: Option<AskId>| endings.ended.contains(&(lock.token.clone(), ask));
+            match lock.ask {
+                _ if ended(None) => None,
+                Some(ask) if ended(Some(ask)) => Some((ask, Leave::Untold)),
+                _ => return,
+            }
+        };
+        // If this does not arrive, it ends by itself.
+        let _ = tokio::time::timeout(self.within, self.all[at].give_back(&lock.name, &lock.token, only)).await;
     }
 }
 

@@ -30,7 +30,9 @@ use std::time::Duration;
 
 use tidegate_backend::lock::LockNode;
 use tidegate_backend::{BoxFuture, Error, ErrorKind, LockCapabilities, LockStore, Renewal, Renewed, Result};
-use tidegate_core::lock::{Acquire, Acquired, LockName, LockToken, Look, MAX_TTL_MS, MIN_TTL_MS, Process};
+use tidegate_core::lock::{
+    Acquire, Acquired, AskId, Leave, LockName, LockToken, Look, MAX_TTL_MS, MIN_TTL_MS, Process,
+};
 use tokio::task::JoinHandle;
 
 /// Fewest servers: of two, none may be missing.
@@ -85,11 +87,11 @@ struct Nodes {
     underway: Arc<ask::Underway>,
 }
 
-/// Locks that were given back while a renewal was on its way: what that mends must go, too.
+/// Locks that were given back while a renewal was on its way: what that mends must go, too. By token, or by the call that ended.
 #[derive(Default)]
 struct Endings {
     renewals: usize,
-    ended: HashSet<LockToken>,
+    ended: HashSet<(LockToken, Option<AskId>)>,
 }
 
 impl fmt::Debug for Quorum {
@@ -178,11 +180,17 @@ impl LockStore for Quorum {
     }
 
     fn release<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(self.nodes.give_back(name, token))
+        Box::pin(self.nodes.give_back(name, token, None))
     }
 
-    fn leave<'a>(&'a self, name: &'a LockName, token: &'a LockToken) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.nodes.give_back(name, token).await.map(drop) })
+    fn leave<'a>(
+        &'a self,
+        name: &'a LockName,
+        token: &'a LockToken,
+        ask: AskId,
+        why: Leave,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.nodes.give_back(name, token, Some((ask, why))).await.map(drop) })
     }
 
     fn renew<'a>(&'a self, locks: &'a [Renewal]) -> BoxFuture<'a, Vec<Result<Renewed>>> {
