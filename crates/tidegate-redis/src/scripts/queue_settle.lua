@@ -29,7 +29,7 @@ if at > 0 then
     entries[ids[i]] = found[i]
   end
 end
-local gone = {}
+local gone, extended = {}, {}
 for i = 5, #ARGV, 5 do
   local id, verdict, ms, message = ARGV[i], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local entry = entries[id]
@@ -42,7 +42,8 @@ for i = 5, #ARGV, 5 do
         gone[#gone + 1] = id
         entries[id] = nil
       elseif verdict == 'e' then
-        redis.call('ZADD', leased, 'XX', string.format('%.0f', now + tonumber(ms)), id)
+        extended[#extended + 1] = string.format('%.0f', now + tonumber(ms))
+        extended[#extended + 1] = id
       else
         local rest, new = string.sub(entry, 21), nil
         redis.call('ZREM', leased, id)
@@ -79,6 +80,10 @@ end
 if #gone > 0 then
   redis.call('ZREM', leased, unpack(gone))
   redis.call('HDEL', tasks, unpack(gone))
+end
+-- After what takes no memory: a full server then lets it pass. Those that are leased no more are left alone.
+if #extended > 0 then
+  redis.call('ZADD', leased, 'XX', unpack(extended))
 end
 if first and (not head or first < head) then
   reply[2] = 1

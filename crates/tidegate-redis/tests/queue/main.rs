@@ -6,3 +6,4 @@ mod common;
 
 mod contract;
 mod full;
+mod pieces;

@@ -214,7 +214,9 @@ async fn a_file_survives_its_process() {
     assert!(began.elapsed() < SECOND + SLACK, "{:?}", began.elapsed());
     until("all are done", async || numbers(&mail(&queues)).await == (0, 0, 0)).await;
     let attempts: Vec<u32> = runs.all().values().map(|runs| runs[0].attempt).collect();
-    assert_eq!(attempts, [vec![2; 10], vec![1; 10]].concat());
+    // On a busy machine the first process may have lost a lease before it was killed, and claimed once more.
+    assert!(attempts[..10].iter().all(|attempt| *attempt >= 2), "{attempts:?}");
+    assert_eq!(attempts[10..], [1; 10]);
     assert!(runs.all().values().all(|runs| runs.len() == 1), "once");
     for line in log.of("begin") {
         assert_eq!(settle(&queues, &line.id, line.receipt, Verdict::Ack).await, Settled::Lost);
