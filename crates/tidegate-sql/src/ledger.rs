@@ -58,6 +58,10 @@ impl SqlLedger {
         Ok(Arc::new(Self { parts: Mutex::new(Some(Arc::new(parts))), id, clock, dialect }))
     }
 
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
     pub(crate) fn parts(&self) -> Result<Arc<Parts>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(fault::closed)
     }

@@ -5,6 +5,7 @@
 //! - `ledger.rs`: what the seam asks for. `write/`: a batch. `upkeep.rs`: small writes. `read/`, `row.rs`, `reading.rs`: reads.
 //! - `outbox.rs`: what commits made old in caches, of a ledger or of a caller's own database. `transaction.rs`: the same
 //!   from a caller's own transaction.
+//! - `feed/`: users, posts, follows and blocks.
 //! - `queue/`: the delay queue, beside a ledger or alone.
 //! - `fences.rs`: the newest fence of each lock.
 //! - `scratch.rs`: databases of a bench's own.
@@ -24,6 +25,7 @@ mod connect;
 mod crowd;
 mod dialect;
 mod fault;
+mod feed;
 mod fences;
 mod fetched;
 mod ledger;

@@ -15,10 +15,11 @@ use crate::session::{Isolation, Session};
 
 /// Every step, in order, for MySQL and for PostgreSQL; its version is its place from 1. A step that was released is never
 /// edited.
-const STEPS: [(&str, &str); 3] = [
+const STEPS: [(&str, &str); 4] = [
     (include_str!("../migrations/0001_orders.mysql.sql"), include_str!("../migrations/0001_orders.postgres.sql")),
     (include_str!("../migrations/0002_outbox.mysql.sql"), include_str!("../migrations/0002_outbox.postgres.sql")),
     (include_str!("../migrations/0003_fences.mysql.sql"), include_str!("../migrations/0003_fences.postgres.sql")),
+    (include_str!("../migrations/0004_feed.mysql.sql"), include_str!("../migrations/0004_feed.postgres.sql")),
 ];
 
 /// Which of them makes the outbox, from 0.

@@ -36,6 +36,7 @@ pub(crate) struct Parts {
     pub(crate) relays: Pool,
     pub(crate) clock: Arc<SqlClock>,
     pub(crate) settings: Settings,
+    pub(crate) max_followees: usize,
     pub(crate) commits: Semaphore,
     /// Looks at the database's clock; ends with this.
     look: JoinHandle<()>,
@@ -96,6 +97,7 @@ pub(crate) async fn open(options: &SqlOptions) -> Result<Parts> {
         audits,
         clock,
         settings: options.settings,
+        max_followees: options.max_followees,
         commits: Semaphore::new(COMMITS as usize),
     })
 }

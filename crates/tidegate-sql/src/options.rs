@@ -3,6 +3,7 @@
 use std::fmt;
 
 use tidegate_core::Settings;
+use tidegate_core::feed::DEFAULT_MAX_FOLLOWEES;
 
 /// How to open a [`crate::SqlLedger`].
 #[derive(Clone)]
@@ -13,6 +14,8 @@ pub struct SqlOptions {
     pub url: String,
     /// What the rules may be set to.
     pub settings: Settings,
+    /// Most users that one follows (default 20,000).
+    pub max_followees: usize,
     /// Order time stands still and moves only by `advance` (tests). Its value is a row of the ledger that all nodes read.
     pub manual_clock: bool,
     /// Takes whichever kind of clock the ledger has, for tools that open an existing one; `manual_clock` is not asked then.
@@ -32,6 +35,7 @@ impl SqlOptions {
         Self {
             url: url.into(),
             settings: Settings::default(),
+            max_followees: DEFAULT_MAX_FOLLOWEES,
             manual_clock: false,
             stored_clock: false,
             create: true,
@@ -54,6 +58,7 @@ impl fmt::Debug for SqlOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqlOptions")
             .field("settings", &self.settings)
+            .field("max_followees", &self.max_followees)
             .field("manual_clock", &self.manual_clock)
             .field("stored_clock", &self.stored_clock)
             .field("create", &self.create)

@@ -336,6 +336,7 @@ fn mysql_arguments(values: &[Value<'_>]) -> Result<sqlx::mysql::MySqlArguments> 
                     arguments.add(all.get(at).or(all.last()).copied()).map_err(encoding)?;
                 }
             }
+            Value::List(_) => unreachable!("MySQL has no arrays"),
             Value::Blobs(all) => {
                 for at in 0..crate::dialect::padded(all.len()) {
                     arguments.add(all.get(at).or(all.last()).copied()).map_err(encoding)?;
@@ -356,7 +357,7 @@ fn postgres_arguments(values: &[Value<'_>]) -> Result<sqlx::postgres::PgArgument
             Value::Bytes(bytes) => arguments.add(*bytes),
             Value::Text(text) => arguments.add(*text),
             Value::Ints(all) => arguments.add(*all),
-            Value::Blobs(all) => arguments.add(*all),
+            Value::Blobs(all) | Value::List(all) => arguments.add(*all),
         }
         .map_err(encoding)?;
     }

@@ -16,6 +16,8 @@ pub(crate) enum Value<'a> {
     Ints(&'a [i64]),
     /// A set of byte strings, for `IN ?`.
     Blobs(&'a [&'a [u8]]),
+    /// An array of byte strings, which only PostgreSQL has.
+    List(&'a [&'a [u8]]),
 }
 
 impl Value<'_> {
@@ -24,7 +26,7 @@ impl Value<'_> {
         match self {
             Self::Ints(all) => Some(all.len()),
             Self::Blobs(all) => Some(all.len()),
-            Self::Int(_) | Self::Bytes(_) | Self::Text(_) => None,
+            Self::Int(_) | Self::Bytes(_) | Self::Text(_) | Self::List(_) => None,
         }
     }
 }

@@ -13,6 +13,9 @@ use tidegate_backend::{ErrorKind, Ledger};
 use tidegate_core::Command;
 use tidegate_sql::{SqlLedger, SqlOptions};
 
+/// Tables of the fourth schema.
+const FEED: &str = "feed_users, feed_posts, feed_follows, feed_blocks";
+
 on_both!(
     many_open_an_empty_database_at_once,
     a_schema_that_was_left_halfway_is_finished,
@@ -42,7 +45,7 @@ async fn many_open_an_empty_database_at_once(server: Arc<Server>) {
         ledger.close().await.unwrap();
         assert_eq!(ledger.newest_cursor().await.unwrap_err().kind(), ErrorKind::Unavailable);
     }
-    assert_eq!(server.sql(&url, "SELECT count(*) FROM tidegate_schema").trim(), "3");
+    assert_eq!(server.sql(&url, "SELECT count(*) FROM tidegate_schema").trim(), "4");
     ids.insert(open(&url).await.id());
     assert_eq!(ids.len(), 1, "one number on every node, and after a reopening: {ids:?}");
     let ledger_id = "FROM meta WHERE name = 'ledger_id'";
@@ -61,10 +64,11 @@ async fn a_schema_that_was_left_halfway_is_finished(server: Arc<Server>) {
     let left = if server.is_mariadb() {
         "DELETE FROM tidegate_schema; DROP TABLE parked, refunds, events".to_owned()
     } else {
-        "DELETE FROM tidegate_schema; DROP TABLE meta, batches, counters, skus, sku_attributes, order_ids, orders, \
+        format!(
+            "DELETE FROM tidegate_schema; DROP TABLE meta, batches, counters, skus, sku_attributes, order_ids, orders, \
             order_lines, order_keys, request_keys, buyer_counters, stock_changes, events, payments, refunds, parked, \
-            tg_outbox, tg_fences"
-            .to_owned()
+            tg_outbox, tg_fences, {FEED}"
+        )
     };
     server.sql(&url, &left);
     let ledger = open(&url).await;
@@ -79,12 +83,13 @@ async fn a_ledger_of_the_first_schema_is_brought_up_to_date(server: Arc<Server>)
     commit(&ledger, vec![put("a", 5, Some(100)), place("o", &[("a", 1)])]).await;
     ledger.close().await.unwrap();
     // What the later steps add is all that the first does not have.
-    server.sql(&url, "DROP TABLE tg_outbox, tg_fences; DELETE FROM tidegate_schema WHERE version > 1");
+    server
+        .sql(&url, &format!("DROP TABLE tg_outbox, tg_fences, {FEED}; DELETE FROM tidegate_schema WHERE version > 1"));
     let mut tool = SqlOptions::new(&url);
     tool.create = false;
     let (ledger, other) = tokio::join!(open(&url), SqlLedger::open(tool));
     assert_eq!((ledger.id(), other.unwrap().id()), (id, id));
-    assert_eq!(server.sql(&url, "SELECT count(*) FROM tidegate_schema").trim(), "3");
+    assert_eq!(server.sql(&url, "SELECT count(*) FROM tidegate_schema").trim(), "4");
     assert_eq!(ledger.outbox().pending().await.unwrap().count, 0);
     let changed = commit(&ledger, vec![put("a", 5, Some(200)), place("p", &[("a", 1)])]).await;
     assert!(placed(&commit(&ledger, vec![place("o", &[("a", 1)])]).await.verdicts[0]).1, "the order of before");
