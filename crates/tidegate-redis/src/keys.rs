@@ -33,6 +33,13 @@
 //! | `{tg:NAME:q:QUEUE}:t` | hash | id -> what is known of a task beside that: payload, attempt, receipt |
 //! | `{tg:NAME:q:QUEUE}:m` | hash | `i`: number of the queue, new after a loss; `r`: the last receipt; `t`: the latest time of a claim |
 //! | `{tg:NAME:q}:names` | sorted set | names of queues |
+//! | `{tg:NAME:fP}:a:AUTHOR` | sorted set, expires | copy of an author's posts; member: 8 bytes of the instant, id, NUL and root of a repost; the first is NUL and the head |
+//! | `{tg:NAME:fP}:h:AUTHOR` | string, expires | the author in short: version, from when on the set is complete, oldest, newest |
+//! | `{tg:NAME:fP}:u:USER` | string, expires | copy of a user's ties: version, longest length, names as they were followed and left |
+//! | `{tg:NAME:fP}:r:ROOT` | hash, expires | copy of a root's reposts by user; the empty field has the version |
+//! | `{tg:NAME:fP}:s:ID` | hash, expires | reposts that will be a copy |
+//! | `{tg:NAME:fP}:l:KIND:OF` | string, expires | somebody fills the copy of this kind (`a`, `u`, `r`) |
+//! | `{tg:NAME:fP}:news` | stream, expires | what changed in the partition |
 //! | `{..}:probe` | string, expires | whether the server that holds keys of these braces takes writes |
 //!
 //! In KEY, the encoded key of a cached entry, `%`, `{` and `}` are written `%25`, `%7B` and `%7D`: so it never ends its
@@ -52,6 +59,9 @@ pub(crate) const MAX_PARTITIONS: usize = 32;
 
 /// Parts that locks are spread over.
 pub(crate) const LOCK_PARTS: usize = 64;
+
+/// Parts that the copies of a feed are spread over in a Cluster.
+pub(crate) const FEED_PARTS: usize = 16;
 
 /// The keys of one shop.
 #[derive(Debug, Clone)]
@@ -246,6 +256,15 @@ impl Keys {
 
     pub(crate) fn members_bucket(&self, namespace: &str, generation: u64, bucket: u32) -> Vec<u8> {
         self.members(namespace, format_args!("{generation:x}:{bucket}"))
+    }
+
+    /// A key of a part of the feed.
+    pub(crate) fn feed(&self, part: usize, kind: &str, of: &str) -> Vec<u8> {
+        format!("{{tg:{}:f{part}}}:{kind}:{of}", self.name).into_bytes()
+    }
+
+    pub(crate) fn feed_news(&self, part: usize) -> Vec<u8> {
+        format!("{{tg:{}:f{part}}}:news", self.name).into_bytes()
     }
 
     pub(crate) fn woken_channel(&self) -> String {

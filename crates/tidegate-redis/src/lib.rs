@@ -8,6 +8,7 @@
 //! - `membership/`: the bits of membership filters.
 //! - `locks.rs`: [`RedisLocks`], [`RedisNode`].
 //! - `queue/`: [`RedisQueues`], the delay queue.
+//! - `feed/`: [`RedisFeed`], copies that the feed's pages are made from.
 //! - `blocks/`: [`StockCounter`] and [`OrderStatus`], for teams whose order data live elsewhere.
 //! - `bare.rs` (feature `ceiling`): the client by itself, for the benches.
 //!
@@ -20,6 +21,7 @@ mod bus;
 mod cache;
 mod connect;
 mod deadlines;
+mod feed;
 mod keys;
 mod locks;
 mod membership;
@@ -37,5 +39,6 @@ pub use cache::BareReads;
 pub use cache::{RedisCache, RedisCacheOptions};
 pub use connect::{Connector, RedisOptions};
 pub use deadlines::{DeadlineOptions, RedisDeadlines};
+pub use feed::{RedisFeed, RedisFeedOptions};
 pub use locks::{RedisLocks, RedisNode};
 pub use queue::RedisQueues;

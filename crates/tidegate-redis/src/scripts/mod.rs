@@ -89,6 +89,15 @@ scripts! {
     QUEUE_STATS = "queue_stats.lua";
     QUEUE_REQUEUE = "queue_requeue.lua";
     QUEUE_PURGE = "queue_purge.lua";
+    FEED_APPLY = "feed_apply.lua";
+    FEED_BEGIN = "feed_begin.lua";
+    FEED_FILL_SET = "feed_fill_set.lua";
+    FEED_FILL_TIES = "feed_fill_ties.lua";
+    FEED_STAGE = "feed_stage.lua";
+    FEED_FILL_REPOSTS = "feed_fill_reposts.lua";
+    FEED_PARTS = "feed_parts.lua";
+    FEED_REPOSTS = "feed_reposts.lua";
+    FEED_MEND = "feed_mend.lua";
 }
 
 #[cfg(test)]
