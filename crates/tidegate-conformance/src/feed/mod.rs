@@ -1,8 +1,10 @@
 //! The feed: the cases of its ledgers.
 //!
+//! - [`double`]: a ledger and a store in memory, for tests of what is built on them.
 //! - [`ledgers`]: the cases a [`tidegate_backend::FeedLedger`] passes; [`crate::feed_ledger_conformance!`] makes a test of each.
 //! - [`stores`]: the cases a [`tidegate_backend::FeedStore`] passes; [`crate::feed_store_conformance!`] makes a test of each.
 
+pub mod double;
 pub mod ledgers;
 pub mod stores;
 

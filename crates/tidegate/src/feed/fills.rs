@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use tidegate_backend::feed::{MAX_FEED_READS, MAX_REPOSTS_READ, Reads};
 use tidegate_core::feed::{
-    AuthorSet, Fill, MAX_REPOSTS, MAX_WHOLE_REPOSTS, PostId, Repost, Subject, Ties, UserId, Version, WINDOW_MS,
+    AuthorSet, Fill, Head, MAX_REPOSTS, MAX_WHOLE_REPOSTS, PostId, Repost, Subject, Ties, UserId, Version, WINDOW_MS,
 };
 use tokio::time::Instant;
 
@@ -41,6 +41,8 @@ impl Inner {
                 if Instant::now() < give_up { self.lease(&subjects).await } else { vec![true; subjects.len()] };
             let mine: Vec<usize> = waiting.iter().zip(&granted).filter(|(_, mine)| **mine).map(|(at, _)| *at).collect();
             waiting = waiting.iter().zip(&granted).filter(|(_, mine)| !**mine).map(|(at, _)| *at).collect();
+            // Whoever had the lease before may have filled it since it was missed.
+            let mine = self.still_missing(mine, names, least).await?;
             let parts = mine.chunks(MAX_FEED_READS).map(|part| {
                 let wanted: Vec<UserId> = part.iter().map(|at| names[*at].clone()).collect();
                 async move { self.fill_authors(wanted).await }
@@ -55,22 +57,28 @@ impl Inner {
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
-            let mut left = Vec::new();
-            for part in waiting.chunks(MAX_FEED_READS) {
-                let heads = part.iter().map(|at| names[*at].clone()).collect();
-                let found = self.ask(Reads { heads, ..Reads::default() }).await?;
-                let is_there = |at: usize, head: &Option<tidegate_core::feed::Head>| {
-                    head.is_some_and(|head| head.version >= least[at])
-                };
-                left.extend(
-                    part.iter().zip(&found.heads).filter(|(at, head)| !is_there(**at, head)).map(|(at, _)| *at),
-                );
-            }
-            if left.is_empty() {
+            waiting = self.still_missing(waiting, names, least).await?;
+            if waiting.is_empty() {
                 return Ok(sets);
             }
-            waiting = left;
         }
+    }
+
+    /// Those that the store does not have in a version of `least` or newer.
+    async fn still_missing(
+        &self,
+        missing: Vec<usize>,
+        names: &[UserId],
+        least: &[Version],
+    ) -> std::result::Result<Vec<usize>, Stop> {
+        let parts = missing.chunks(MAX_FEED_READS).map(|part| async move {
+            let heads = part.iter().map(|at| names[*at].clone()).collect();
+            let found = self.ask(Reads { heads, ..Reads::default() }).await?.heads;
+            let is_there = |at: usize, head: &Option<Head>| head.is_some_and(|head| head.version >= least[at]);
+            let left = part.iter().zip(&found).filter(|(at, head)| !is_there(**at, head)).map(|(at, _)| *at);
+            Ok::<_, Stop>(left.collect::<Vec<usize>>())
+        });
+        Ok(try_join_all(parts).await?.concat())
     }
 
     /// Reads sets and fills them in.

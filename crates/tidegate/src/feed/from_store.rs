@@ -115,11 +115,12 @@ impl<'a> FromStore<'a> {
             return Ok(());
         }
         let names = feed.mirror.names(self.point, &left)?;
+        let before = feed.mirror.floors(self.point, left.iter().copied())?;
         let least = self.least(&left, &names)?;
         let sets = feed.fetch_authors(&names, &least, &mut self.cost).await?;
         let heads: Vec<_> =
-            left.iter().zip(&sets).filter_map(|(number, set)| Some((*number, Some(set.as_ref()?.head())))).collect();
-        feed.mirror.learn(self.point, &heads, self.window)?;
+            left.iter().zip(&sets).map(|(number, set)| (*number, set.as_ref().map(AuthorSet::head))).collect();
+        feed.mirror.learn(self.point, &heads, self.window, Some(&before))?;
         left = left.into_iter().zip(&sets).filter(|(_, set)| set.is_none()).map(|(number, _)| number).collect();
         if !left.is_empty() {
             self.learn_from_store(&left).await?;
@@ -140,7 +141,7 @@ impl<'a> FromStore<'a> {
             Ok::<_, Stop>(found.heads.iter().enumerate().take(part.len()).map(head).collect::<Vec<_>>())
         });
         let found = try_join_all(parts).await?.concat();
-        Ok(feed.mirror.learn(point, &found, self.window)?)
+        Ok(feed.mirror.learn(point, &found, self.window, None)?)
     }
 
     /// The versions below which the store's sets of authors are too old.

@@ -151,7 +151,7 @@ impl Inner {
     /// Whether the news are as new as a page from memory needs.
     pub(super) fn news_are_fresh(&self) -> bool {
         let within = i64::try_from(self.options.news_within.as_millis()).unwrap_or(i64::MAX);
-        self.news_at.load(Ordering::Acquire).saturating_add(within) >= self.ticks.now()
+        self.news_at.load(Ordering::Acquire).saturating_add(within) > self.ticks.now()
     }
 
     /// Asks for the news, unless somebody else just has.

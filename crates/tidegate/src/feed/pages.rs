@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tidegate_core::feed::{Ask, End, MAX_PAGE_ITEMS, Page, PostId, Range, UserId, WINDOW_MS, Walk};
+use tidegate_core::Millis;
+use tidegate_core::feed::{Ask, Edge, End, MAX_PAGE_ITEMS, Page, PostId, Range, UserId, WINDOW_MS, Walk};
 
 use super::from_store::FromStore;
 use super::inner::{Counts, Inner};
@@ -43,7 +44,7 @@ impl Inner {
         Counts::add(&self.counts.made, 1);
         let mut cost = PageCost::default();
         while self.store.is_some() && !self.owed.is_overflowed() && self.health.may_ask() {
-            match self.from_store(ask, &mut cost).await {
+            match self.by_store(ask, &mut cost).await {
                 Ok(page) => return Ok((page, cost)),
                 Err(Stop::Again) if cost.restarts < MAX_BEGINNINGS => cost.restarts += 1,
                 Err(Stop::Again | Stop::Down) => break,
@@ -54,7 +55,7 @@ impl Inner {
         Ok((Arc::new(page), cost))
     }
 
-    async fn from_store(&self, ask: &Ask, cost: &mut PageCost) -> std::result::Result<Arc<Page>, Stop> {
+    async fn by_store(&self, ask: &Ask, cost: &mut PageCost) -> std::result::Result<Arc<Page>, Stop> {
         let now = self.clock.now();
         let (range, begin) = ask.range(now).map_err(FeedError::from)?;
         let (point, owner) = self.mirror.number(&ask.viewer);
@@ -78,7 +79,7 @@ impl Inner {
         let made = Self::walk(&mut source, ask, &begin).await;
         *cost = source.cost;
         let made = made?;
-        let (first_last, watched) = (made.last, is_kept(ask).then(|| watched(&made)));
+        let (last, watched) = (made.last, is_kept(ask).then(|| watched(&made)));
         let (more, oldest) = (made.more, made.oldest);
         let page = finish(ask, &range, made, source.end()).await;
         *cost = source.cost;
@@ -92,23 +93,19 @@ impl Inner {
                 point,
                 owner,
                 circle: Arc::clone(&source.circle),
-                last: if more { first_last } else { None },
+                last: last.filter(|_| more),
                 looked_at,
                 authors: self.mirror.sorted_numbers(point, &authors)?,
             };
-            let until = oldest.map_or(tidegate_core::Millis(i64::MAX), |oldest| oldest.plus(WINDOW_MS));
+            let until = oldest.map_or(Millis(i64::MAX), |oldest| oldest.plus(WINDOW_MS));
             self.keep(ask, Kept::new(Arc::clone(&page), source.seq, watch, until));
         }
         Ok(page)
     }
 
-    async fn walk(
-        source: &mut FromStore<'_>,
-        ask: &Ask,
-        begin: &tidegate_core::feed::Edge,
-    ) -> std::result::Result<Made, Stop> {
+    async fn walk(source: &mut FromStore<'_>, ask: &Ask, begin: &Edge) -> std::result::Result<Made, Stop> {
         let heads = source.heads().await?;
-        if let tidegate_core::feed::Edge::Instant(top) = source.range.top {
+        if let Edge::Instant(top) = source.range.top {
             source.has_future = heads.iter().any(|(_, newest)| *newest >= top);
         }
         let range = source.range.clone();

@@ -203,13 +203,28 @@ impl Mirror {
     }
 
     /// Learns heads that were read at `point`; those that say too little, or are too old. `low`: the beginning of the window.
-    pub(super) fn learn(&self, point: Point, heads: &[(u32, Option<Head>)], low: Millis) -> Result<Vec<u32>, Stale> {
+    /// `of_ledger`: they are the ledger's, and before they were read these versions were known: who has no row there, and of
+    /// whom nothing was heard since, is gone.
+    pub(super) fn learn(
+        &self,
+        point: Point,
+        heads: &[(u32, Option<Head>)],
+        low: Millis,
+        of_ledger: Option<&[Version]>,
+    ) -> Result<Vec<u32>, Stale> {
         let mut state = self.write();
         state.at(point)?;
         let mut left = Vec::new();
-        for (number, head) in heads {
+        for (n, (number, head)) in heads.iter().enumerate() {
             let at = *number as usize;
+            let is_gone = |head: &Head| {
+                let before = of_ledger.and_then(|versions| versions.get(n));
+                head.version == 0 && before == Some(&state.version[at]) && state.newest[at] == UNKNOWN
+            };
             match head {
+                Some(head) if is_gone(head) => {
+                    (state.newest[at], state.oldest[at]) = (NONE, NO_OLDEST);
+                }
                 Some(head) if head.version >= state.version[at] => {
                     state.newest[at] = match (head.newest, head.oldest) {
                         (Some(newest), _) => newest.0,

@@ -1,0 +1,186 @@
+//! Pages from memory.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tidegate::feed::*;
+use tidegate_core::feed::WINDOW_MS;
+
+use crate::common::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unchanged_first_page_reads_no_set_and_no_post() {
+    let mut options = options();
+    options.news_within = Duration::from_secs(3_600);
+    let world = World::new(2, options);
+    world.follow("me", "ann").await;
+    for n in 0..30 {
+        world.text("ann", &format!("p{n:02}"), 100 - n).await;
+    }
+    let node = &world.nodes[1];
+    let (first, cost) = node.feed.page_and_cost(&ask("me", 20)).await.unwrap();
+    assert!(!cost.kept);
+    let calls = node.store.faults.calls.load(Ordering::SeqCst);
+    let posts = world.ledger.posts_read.load(Ordering::SeqCst);
+    for _ in 0..100 {
+        let (page, cost) = node.feed.page_and_cost(&ask("me", 20)).await.unwrap();
+        assert!(cost.kept && page == first);
+    }
+    assert_eq!(node.store.faults.calls.load(Ordering::SeqCst), calls);
+    assert_eq!(world.ledger.posts_read.load(Ordering::SeqCst), posts);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_older_news_one_question_comes_first() {
+    let world = World::new(2, options());
+    world.follow("me", "ann").await;
+    world.text("ann", "p", 5).await;
+    let node = &world.nodes[1];
+    node.feed.page(&ask("me", 20)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    let sets = node.store.sets_read.lock().unwrap().len();
+    let alone = node.feed.stats().news_alone;
+    let pages = futures_of(node, 50).await;
+    assert!(pages.iter().all(|kept| *kept));
+    assert_eq!(node.store.sets_read.lock().unwrap().len(), sets);
+    let asked = node.feed.stats().news_alone - alone;
+    // One, unless this took longer than the news are good for.
+    assert!((1..5).contains(&asked), "{asked}");
+}
+
+async fn futures_of(node: &Node, count: usize) -> Vec<bool> {
+    let mut tasks = Vec::new();
+    for _ in 0..count {
+        let feed = node.feed.clone();
+        tasks.push(tokio::spawn(async move { feed.page_and_cost(&ask("me", 20)).await.unwrap().1.kept }));
+    }
+    let mut kept = Vec::new();
+    for task in tasks {
+        kept.push(task.await.unwrap());
+    }
+    kept
+}
+
+/// What this process commits is in its next page; what others do, within the bound.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn own_changes_show_at_once_and_others_within_the_bound() {
+    let world = World::new(2, options());
+    world.follow("me", "ann").await;
+    let own = |page: &Page| page.items.iter().map(|item| item.root.id.to_string()).collect::<Vec<_>>();
+    let mut right = Vec::new();
+    for n in 0..60 {
+        let name = format!("p{n:02}");
+        world.text("ann", &name, 100 - n).await;
+        right.insert(0, name);
+        right.truncate(10);
+        assert_eq!(own(&*world.feed().page(&ask("me", 10)).await.unwrap()), right);
+        let published = Instant::now();
+        loop {
+            let asked = Instant::now();
+            let page = world.nodes[1].feed.page(&ask("me", 10)).await.unwrap();
+            if own(&page) == right {
+                break;
+            }
+            assert!(asked - published < Duration::from_millis(100), "it is old for too long");
+        }
+    }
+    assert!(world.nodes[1].feed.stats().kept > 0);
+}
+
+/// Every kind of change that concerns a page makes it go, and no other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_is_kept_until_something_concerns_it() {
+    let world = World::new(1, exact());
+    world.text("eve", "root", 60).await;
+    for n in 0..6 {
+        world.text("ann", &format!("a{n}"), 50 - n).await;
+    }
+    world.repost("bob", "again", "root", 40).await;
+    for other in ["ann", "bob"] {
+        world.follow("me", other).await;
+    }
+    let is_kept = async || world.feed().page_and_cost(&ask("me", 3)).await.unwrap().1.kept;
+    assert!(!is_kept().await && is_kept().await);
+    // Nobody on it, or too old for it.
+    world.text("stranger", "s", 1).await;
+    world.text("ann", "ancient", 5_000_000).await;
+    world.hide("s", Visibility::Hidden).await;
+    world.follow("stranger", "ann").await;
+    assert!(is_kept().await);
+    world.text("ann", "fresh", 1).await;
+    assert!(!is_kept().await && is_kept().await);
+    world.hide("fresh", Visibility::Hidden).await;
+    assert!(!is_kept().await && is_kept().await);
+    world.hide("fresh", Visibility::Public).await;
+    assert!(!is_kept().await && is_kept().await);
+    world.feed().delete(post("fresh")).await.unwrap();
+    assert!(!is_kept().await && is_kept().await);
+    world.feed().block(user("ann"), user("me")).await.unwrap();
+    assert!(!is_kept().await && is_kept().await);
+    world.feed().unblock(user("ann"), user("me")).await.unwrap();
+    assert!(!is_kept().await && is_kept().await);
+    world.feed().unfollow(user("me"), user("bob")).await.unwrap();
+    assert!(!is_kept().await && is_kept().await);
+    // Time passes: the last one leaves the window.
+    world.ledger.hand().advance(WINDOW_MS - 60);
+    assert!(is_kept().await);
+    world.ledger.hand().advance(40);
+    assert!(!is_kept().await);
+}
+
+/// The root is a stranger's: its edits are heard of all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn edits_of_reposted_roots_show_in_every_process() {
+    let world = World::new(2, exact());
+    world.text("eve", "root", 60).await;
+    world.repost("bob", "again", "root", 40).await;
+    world.follow("me", "bob").await;
+    let bodies = async |node: usize| {
+        let page = world.nodes[node].feed.page(&ask("me", 3)).await.unwrap();
+        page.items.iter().map(|item| item.root.version).collect::<Vec<_>>()
+    };
+    for version in 1..20 {
+        for node in [0, 1, 0, 1] {
+            assert_eq!(bodies(node).await, [version]);
+        }
+        let edit = PostEdit { body: Some(Body::parse(&format!("v{version}")).unwrap()), visibility: None };
+        world.nodes[version as usize % 2].feed.edit(post("root"), edit).await.unwrap();
+    }
+    world.feed().delete(post("root")).await.unwrap();
+    assert!(bodies(1).await.is_empty() && bodies(0).await.is_empty());
+    world.text("eve", "root", 50).await;
+    assert_eq!((bodies(1).await, bodies(0).await), (vec![1], vec![1]));
+}
+
+/// A name that was asked for before it was published.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cached_absence_hides_no_new_post() {
+    let world = World::new(2, exact());
+    world.follow("me", "ann").await;
+    for n in 0..10 {
+        let name = format!("p{n}");
+        assert!(world.nodes[1].feed.post(&post(&name)).await.unwrap().is_none());
+        world.text("ann", &name, 100 - n).await;
+        assert_eq!(world.roots("me", 20).await[0], name);
+    }
+}
+
+/// At least 50,000 a second on an idle machine with optimizations; here, that it is no page that is made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_from_memory_are_fast() {
+    let world = World::new(1, options());
+    world.follow("me", "ann").await;
+    for n in 0..30 {
+        world.text("ann", &format!("p{n:02}"), 100 - n).await;
+    }
+    let ask = ask("me", 20);
+    world.feed().page(&ask).await.unwrap();
+    let began = Instant::now();
+    let count = 20_000;
+    for _ in 0..count {
+        world.feed().page(&ask).await.unwrap();
+    }
+    let took = began.elapsed();
+    eprintln!("{count} pages from memory in {took:?}");
+    assert!(world.feed().stats().kept > count - 10 && took < Duration::from_secs(20), "{took:?}");
+}

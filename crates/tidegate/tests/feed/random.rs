@@ -1,0 +1,243 @@
+//! Anything in any order, against the community.
+
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use tidegate::feed::*;
+use tidegate_core::Millis;
+use tidegate_core::feed::WINDOW_MS;
+use tidegate_core::feed::model::Community;
+
+use crate::common::*;
+
+const USERS: [&str; 8] = ["ann", "bob", "cy", "dee", "eve", "fay", "gus", "hal"];
+const NAMES: usize = 160;
+const DAY: i64 = 86_400_000;
+
+struct Run {
+    world: World,
+    all: Community,
+    chance: StdRng,
+    /// Changes go through any process, and every page of every process is right at once.
+    anywhere: bool,
+}
+
+impl Run {
+    fn new(seed: u64, processes: usize, anywhere: bool, options: FeedOptions) -> Self {
+        let world = World::new(processes, options);
+        Self { world, all: Community::new(20_000), chance: StdRng::seed_from_u64(seed), anywhere }
+    }
+
+    fn user(&mut self) -> UserId {
+        user(USERS[self.chance.random_range(0..USERS.len())])
+    }
+
+    fn post(&mut self) -> PostId {
+        post(&format!("p{}", self.chance.random_range(0..NAMES)))
+    }
+
+    fn instant(&mut self) -> Millis {
+        let now = self.world.now();
+        match self.chance.random_range(0..6) {
+            0 => now,
+            1 => now.plus(-self.chance.random_range(0..5_i64)),
+            2 => now.plus(-WINDOW_MS + self.chance.random_range(-2..3_i64)),
+            3 => now.plus(self.chance.random_range(0..DAY)),
+            _ => now.plus(-self.chance.random_range(0..9 * DAY)),
+        }
+    }
+
+    fn visibility(&mut self) -> Visibility {
+        match self.chance.random_range(0..8) {
+            0 => Visibility::Private,
+            1 => Visibility::Hidden,
+            _ => Visibility::Public,
+        }
+    }
+
+    fn feed(&mut self) -> Feed {
+        let at = if self.anywhere { self.chance.random_range(0..self.world.nodes.len()) } else { 0 };
+        self.world.nodes[at].feed.clone()
+    }
+
+    /// One change, in both.
+    async fn change(&mut self) {
+        let feed = self.feed();
+        let now = self.world.now();
+        match self.chance.random_range(0..100) {
+            0..45 => {
+                let content = if self.chance.random_bool(0.4) {
+                    Content::Repost(self.post())
+                } else {
+                    Content::Body(Body::parse(["x", "y", "z"][self.chance.random_range(0..3)]).unwrap())
+                };
+                let published_at = if self.chance.random_bool(0.3) { None } else { Some(self.instant()) };
+                let (id, author, visibility) = (self.post(), self.user(), self.visibility());
+                let new = NewPost { id, author, content, published_at, visibility };
+                let published = feed.publish(new.clone()).await.unwrap();
+                assert_eq!(published, self.all.publish(now, &new), "{new:?}");
+            }
+            45..55 => {
+                let id = self.post();
+                let body = self.chance.random_bool(0.5).then(|| Body::parse("edited").unwrap());
+                let visibility = if self.chance.random_bool(0.7) { Some(self.visibility()) } else { None };
+                let edit = PostEdit { body, visibility };
+                let edited = feed.edit(id.clone(), edit.clone()).await.unwrap();
+                assert_eq!(edited, self.all.edit(now, &id, &edit));
+            }
+            55..68 => {
+                let id = self.post();
+                assert_eq!(feed.delete(id.clone()).await.unwrap(), self.all.delete(&id));
+            }
+            68..82 => {
+                let (one, other) = (self.user(), self.user());
+                let followed = feed.follow(one.clone(), other.clone(), None).await.unwrap();
+                assert_eq!(followed, self.all.follow(now, &one, &other));
+            }
+            82..87 => {
+                let (one, other) = (self.user(), self.user());
+                feed.unfollow(one.clone(), other.clone()).await.unwrap();
+                self.all.unfollow(&one, &other);
+            }
+            87..91 => {
+                let (one, other) = (self.user(), self.user());
+                assert_eq!(feed.block(one.clone(), other.clone()).await.unwrap(), self.all.block(&one, &other));
+            }
+            91..96 => {
+                let (one, other) = (self.user(), self.user());
+                feed.unblock(one.clone(), other.clone()).await.unwrap();
+                self.all.unblock(&one, &other);
+            }
+            96 => {
+                let user = self.user();
+                feed.delete_user(&user).await.unwrap();
+                self.all.delete_user(&user);
+            }
+            97 => self.world.ledger.hand().advance(self.chance.random_range(0..2 * DAY)),
+            _ => self.world.ledger.hand().advance(self.chance.random_range(0..3)),
+        }
+    }
+
+    /// Pages of one viewer, from one process, one after another.
+    async fn pages(&mut self, node: usize) {
+        let feed = self.world.nodes[node].feed.clone();
+        let viewer = self.user();
+        let order = if self.chance.random_bool(0.25) { Order::Oldest } else { Order::Newest };
+        let bound = |run: &mut Self| if run.chance.random_bool(0.15) { Some(run.instant()) } else { None };
+        let (since, until) = (bound(self), bound(self));
+        let limit = if self.chance.random_bool(0.5) { 5 } else { self.chance.random_range(1..8) };
+        let mut ask = Ask { viewer, order, since, until, limit, after: None };
+        for _ in 0..3 {
+            let now = self.world.now();
+            let right = self.all.page(now, &ask);
+            let page = match (feed.page(&ask).await, right) {
+                (Ok(page), Ok(right)) => {
+                    assert_eq!(page.items, right.items, "{ask:?} at {now:?} by {node}, {:?}", feed.stats());
+                    assert_eq!(page.next.as_ref().err(), right.next.as_ref().err(), "{ask:?} at {now:?}");
+                    page
+                }
+                (Err(FeedError::CursorExpired), Err(_)) => return,
+                (made, right) => panic!("{made:?} and {right:?}"),
+            };
+            let Ok(cursor) = page.next.clone() else { return };
+            ask.after = Some(cursor);
+            // Sometimes the world goes on between two pages.
+            if self.chance.random_bool(0.2) {
+                self.change().await;
+            }
+        }
+    }
+}
+
+fn steps(few: usize, many: usize) -> usize {
+    if is_long() { many } else { few }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_page_of_two_processes_is_the_communitys() {
+    let mut run = Run::new(1, 2, true, exact());
+    for _ in 0..steps(4_000, 1_000_000) {
+        run.change().await;
+        let node = run.chance.random_range(0..2);
+        run.pages(node).await;
+    }
+    let stats: Vec<_> = run.world.nodes.iter().map(|node| node.feed.stats()).collect();
+    for stats in stats {
+        assert!(stats.direct == 0 && stats.kept > 0 && stats.made > 0 && stats.left == 0, "{stats:?}");
+    }
+}
+
+/// Copies that are lost, one or all, at any time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_copies_are_made_good() {
+    let mut run = Run::new(2, 2, true, exact());
+    for step in 0..steps(1_500, 100_000) {
+        run.change().await;
+        if run.chance.random_bool(0.3) {
+            let user = run.user();
+            let subject = match run.chance.random_range(0..3) {
+                0 => tidegate_core::feed::Subject::Author(user),
+                1 => tidegate_core::feed::Subject::User(user),
+                _ => tidegate_core::feed::Subject::Root(run.post()),
+            };
+            run.world.nodes[0].store.forget(&subject);
+        }
+        if step % 97 == 0 {
+            run.world.nodes[0].store.flush();
+        }
+        let node = run.chance.random_range(0..2);
+        run.pages(node).await;
+    }
+}
+
+/// So few names that they are forgotten all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_may_be_forgotten() {
+    let mut options = exact();
+    options.max_names = 12;
+    let mut run = Run::new(3, 2, true, options);
+    for n in 0..steps(800, 50_000) {
+        run.change().await;
+        let other = user(&format!("stranger-{}", n % 50));
+        let ask = Ask { viewer: other, ..ask("x", 3) };
+        assert!(run.world.feed().page(&ask).await.unwrap().items.is_empty());
+        let node = run.chance.random_range(0..2);
+        run.pages(node).await;
+    }
+}
+
+/// Half of the store's calls fail, half of those after they were done. The process that makes the changes is right at once,
+/// the other once the relay has told what the store was not told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_fails_makes_no_page_wrong() {
+    let mut run = Run::new(4, 2, false, exact());
+    for round in 0..steps(6, 400) {
+        run.world.nodes.iter().for_each(|node| node.store.faults.set_percent(50));
+        for _ in 0..steps(150, 500) {
+            run.change().await;
+            run.pages(0).await;
+        }
+        run.world.nodes.iter().for_each(|node| node.store.faults.set_percent(0));
+        run.world.settle().await;
+        for _ in 0..20 {
+            // No change between two pages: the second process would have to hear of it.
+            run.anywhere = true;
+            run.pages(round % 2).await;
+            run.anywhere = false;
+        }
+    }
+    let stats = run.world.feed().stats();
+    assert!(stats.left > 0 && stats.told > 0 && stats.direct > 0, "{stats:?}");
+}
+
+/// Without a store pages are made of the ledger's rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_need_no_store() {
+    let mut run = Run::new(5, 1, true, exact());
+    run.world.nodes[0].store.faults.set_down(true);
+    for _ in 0..steps(400, 20_000) {
+        run.change().await;
+        run.pages(0).await;
+    }
+    let stats = run.world.feed().stats();
+    assert!(stats.kept == 0 && stats.direct > 0, "{stats:?}");
+}
