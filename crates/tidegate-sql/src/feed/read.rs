@@ -65,48 +65,86 @@ pub(super) async fn authors(session: &mut Session, authors: &[UserId], from: Mil
         return Ok(Vec::new());
     }
     let names = names(authors);
-    let limit = Value::from(MAX_SET as i64 + 1);
-    let (sql, values) = match session.dialect() {
-        Dialect::MySql => {
-            // A user's line and the lines of his posts, newest first within one author.
-            let sql = "SELECT u.name, u.posts, (SELECT MIN(o.published_at) FROM feed_posts o FORCE INDEX \
-                (feed_posts_author) WHERE o.author = u.name), NULL, NULL, NULL FROM feed_users u WHERE u.name IN ? \
-                UNION ALL SELECT r.author, NULL, NULL, r.published_at, r.id, r.root FROM (SELECT author, published_at, id, \
-                root, ROW_NUMBER() OVER (PARTITION BY author ORDER BY published_at DESC, id DESC) AS nth FROM feed_posts \
-                FORCE INDEX (feed_posts_author) WHERE author IN ? AND published_at >= ?) r WHERE r.nth <= ?";
-            (sql, vec![Value::Blobs(&names), Value::Blobs(&names), from.into(), limit])
-        }
+    let found = match session.dialect() {
         Dialect::Postgres => {
-            let sql = "SELECT u.name, u.posts, o.published_at, e.published_at, e.id, e.root FROM UNNEST(?::BYTEA[]) w (name) \
-                JOIN feed_users u ON u.name = w.name \
-                LEFT JOIN LATERAL (SELECT p.published_at FROM feed_posts p WHERE p.author = w.name \
-                ORDER BY p.published_at, p.id LIMIT 1) o ON true \
-                LEFT JOIN LATERAL (SELECT p.published_at, p.id, p.root FROM feed_posts p WHERE p.author = w.name \
-                AND p.published_at >= ? ORDER BY p.published_at DESC, p.id DESC LIMIT ?) e ON true";
-            (sql, vec![Value::List(&names), from.into(), limit])
+            each_author(session, POSTGRES_AUTHORS, &[Value::List(&names), from.into(), newest()]).await?
+        }
+        Dialect::MySql => {
+            let values = [Value::Blobs(&names), Value::Blobs(&names), from.into(), (MYSQL_ENTRIES as i64).into()];
+            let found = each_author(session, MYSQL_AUTHORS, &values).await?;
+            if found.values().map(|author| author.entries.len()).sum::<usize>() < MYSQL_ENTRIES {
+                found
+            } else {
+                let values = [Value::Blobs(&names), Value::Blobs(&names), from.into(), newest()];
+                each_author(session, MYSQL_LONG_AUTHORS, &values).await?
+            }
         }
     };
-    let mut found: Map<UserId, Author> = Map::default();
-    session
-        .each(sql, &values, |row| {
-            let author = found.entry(id(&row, 0)?).or_default();
-            if row.opt_int(1)?.is_some() {
-                (author.version, author.oldest) = (version(&row, 1)?, opt_millis(&row, 2)?);
-            }
-            if row.opt_int(3)?.is_some() {
-                author.entries.push(entry(&row, 3)?);
-            }
-            Ok(())
-        })
-        .await?;
-    for author in found.values_mut() {
-        author.entries.sort_unstable_by(|a, b| b.place.cmp(&a.place));
-    }
     let set = |author: &UserId| match found.get(author) {
         Some(Author { version, oldest, entries }) => author_set(*version, from, *oldest, entries.clone()),
         None => author_set(0, from, None, Vec::new()),
     };
     Ok(authors.iter().map(set).collect())
+}
+
+/// How many entries of an author are asked for.
+fn newest() -> Value<'static> {
+    Value::from(MAX_SET as i64 + 1)
+}
+
+/// A line for each entry, with what is said of the author.
+const POSTGRES_AUTHORS: &str = "SELECT u.name, u.posts, o.published_at, e.published_at, e.id, e.root \
+    FROM UNNEST(?::BYTEA[]) w (name) JOIN feed_users u ON u.name = w.name \
+    LEFT JOIN LATERAL (SELECT p.published_at FROM feed_posts p WHERE p.author = w.name \
+    ORDER BY p.published_at, p.id LIMIT 1) o ON true \
+    LEFT JOIN LATERAL (SELECT p.published_at, p.id, p.root FROM feed_posts p WHERE p.author = w.name \
+    AND p.published_at >= ? ORDER BY p.published_at DESC, p.id DESC LIMIT ?) e ON true";
+
+/// So many entries of all authors together are read without counting each one's, which costs MySQL several looks at each.
+const MYSQL_ENTRIES: usize = 30_000;
+
+macro_rules! mysql_authors {
+    ($entries:literal) => {
+        concat!(
+            "(SELECT u.name, u.posts, (SELECT o.published_at FROM feed_posts o FORCE INDEX (feed_posts_author) \
+            WHERE o.author = u.name ORDER BY o.published_at LIMIT 1), NULL, NULL, NULL FROM feed_users u \
+            WHERE u.name IN ?) UNION ALL ",
+            $entries
+        )
+    };
+}
+
+/// A line for each author, and one for each entry.
+const MYSQL_AUTHORS: &str = mysql_authors!(
+    "(SELECT author, NULL, NULL, published_at, id, root FROM feed_posts FORCE INDEX (feed_posts_author) \
+    WHERE author IN ? AND published_at >= ? LIMIT ?)"
+);
+
+/// The same of authors who have so many that each one's must be counted.
+const MYSQL_LONG_AUTHORS: &str = mysql_authors!(
+    "(SELECT r.author, NULL, NULL, r.published_at, r.id, r.root FROM (SELECT author, published_at, id, root, \
+    ROW_NUMBER() OVER (PARTITION BY author ORDER BY published_at DESC, id DESC) AS nth FROM feed_posts \
+    FORCE INDEX (feed_posts_author) WHERE author IN ? AND published_at >= ?) r WHERE r.nth <= ?)"
+);
+
+/// Authors by name, the entries of each the newest first.
+async fn each_author(session: &mut Session, sql: &str, values: &[Value<'_>]) -> Result<Map<UserId, Author>> {
+    let mut found: Map<UserId, Author> = Map::default();
+    let take = |row: Row| {
+        let author = found.entry(id(&row, 0)?).or_default();
+        if row.opt_int(1)?.is_some() {
+            (author.version, author.oldest) = (version(&row, 1)?, opt_millis(&row, 2)?);
+        }
+        if row.opt_int(3)?.is_some() {
+            author.entries.push(entry(&row, 3)?);
+        }
+        Ok(())
+    };
+    session.each(sql, values, take).await?;
+    for author in found.values_mut() {
+        author.entries.sort_unstable_by(|a, b| b.place.cmp(&a.place));
+    }
+    Ok(found)
 }
 
 pub(super) async fn entries(
