@@ -72,8 +72,8 @@ async fn a_ledger_of_the_first_schema_is_brought_up_to_date() {
     // What the later steps add is all that the first does not have.
     let conn = rusqlite::Connection::open(options(folder.path()).path).unwrap();
     let later = ["tg_outbox", "tg_fences", "feed_users", "feed_posts", "feed_follows", "feed_blocks"];
-    let drop: String = later.map(|table| format!("DROP TABLE {table};")).concat();
-    conn.execute_batch(&format!("{drop} DELETE FROM schema_steps WHERE version > 1")).unwrap();
+    let tables = later.map(|table| format!("DROP TABLE {table};")).concat();
+    conn.execute_batch(&format!("{tables} DELETE FROM schema_steps WHERE version > 1")).unwrap();
     drop(conn);
     let ledger = open(folder.path()).await;
     assert_eq!((ledger.id(), ledger.outbox().pending().await.unwrap().count), (id, 0));
