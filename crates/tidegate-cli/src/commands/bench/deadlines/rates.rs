@@ -110,17 +110,14 @@ pub fn cancel(bench: &mut Bench<'_>) -> Result {
     ask(&mut process, Order::Schedule { queue: queue(), from: 0, count: pending, due: far })?;
     let mut watch = Watch::begin(bench)?;
     let cancels = Order::Cancel { queue: queue(), of: pending, count, callers: CALLERS };
-    let report = ask(&mut process, cancels.clone())?;
+    let report = ask(&mut process, cancels)?;
     let line = Line::new(format!("cancel at random, {pending} pending"), rate(report.done, report.took_us), "tasks/s");
     bench.printer.line(line.errors(count - report.done))?;
-    // Those that are gone come back, and others are due while they go again.
-    ask(
-        &mut process,
-        Order::Schedule { queue: "cancel".to_owned(), from: pending, count: claimed, due: Due::At(now_ms()) },
-    )?;
-    let again = Order::Cancel { queue: queue(), of: pending, count: 2 * count, callers: CALLERS };
+    let due = Due::At(now_ms());
     let (report, worked) = watch.beside(bench, || {
-        process.order(&again)?;
+        // Others are due while as many go as went, and those that are gone once more.
+        ask(&mut process, Order::Schedule { queue: queue(), from: pending, count: claimed, due })?;
+        process.order(&Order::Cancel { queue: queue(), of: pending, count: 2 * count, callers: CALLERS })?;
         ask(&mut worker, Order::Work { queue: queue(), how: How::fast(), most: pending + claimed })?;
         let report: super::Report = process.report()?;
         let until_us = now_us() + PATIENCE_US;
