@@ -177,31 +177,32 @@ impl Wants {
     /// is changed, and whether an author has shown a root before. Some of it may have been asked for already.
     #[must_use]
     pub fn more(commands: &[Command], rows: &Rows) -> Self {
-        let published: Map<&PostId, &Content> = commands
-            .iter()
-            .filter_map(|command| match command {
-                Command::Publish(new) => Some((&new.id, &new.content)),
-                _ => None,
-            })
-            .collect();
-        // The root of a post that is there, or that this batch publishes.
-        let root_of = |of: &PostId| {
-            let mut of = of.clone();
-            for _ in 0..=published.len() {
-                match (rows.posts.get(&of), published.get(&of)) {
-                    (Some(stored), _) => return Some(stored.post.root().clone()),
-                    (None, Some(Content::Repost(next))) => of = next.clone(),
-                    (None, Some(Content::Body(_))) => return Some(of),
-                    (None, None) => return None,
+        let mut published: Map<&PostId, Vec<&Content>> = Map::default();
+        for command in commands {
+            if let Command::Publish(new) = command {
+                published.entry(&new.id).or_default().push(&new.content);
+            }
+        }
+        // Every root that a post of this name has, or may have before the batch ends: it may be deleted and published anew.
+        let roots_of = |of: &PostId| {
+            let (mut roots, mut seen, mut open) = (BTreeSet::new(), BTreeSet::new(), vec![of.clone()]);
+            while let Some(of) = open.pop() {
+                roots.extend(rows.posts.get(&of).map(|stored| stored.post.root().clone()));
+                for content in published.get(&of).into_iter().flatten() {
+                    match content {
+                        Content::Body(_) => drop(roots.insert(of.clone())),
+                        Content::Repost(next) if seen.insert(next.clone()) => open.push(next.clone()),
+                        Content::Repost(_) => {}
+                    }
                 }
             }
-            None
+            roots
         };
         let mut wants = Self::default();
         for command in commands {
             match command {
                 Command::Publish(NewPost { author, content: Content::Repost(of), .. }) => {
-                    if let Some(root) = root_of(of) {
+                    for root in roots_of(of) {
                         wants.reposts.insert((root.clone(), author.clone()));
                         wants.posts.insert(root);
                     }

@@ -219,3 +219,25 @@ proptest! {
         check_all_current(&copies, &table);
     }
 }
+
+/// A post that is deleted and published anew in one batch, as a repost of another root: who shows it again has shown that root
+/// before, and is answered with what he has.
+#[test]
+fn a_name_with_another_root_finds_who_has_shown_that() {
+    let publish = |author: u8, id: u8, content: Content| {
+        let (published_at, visibility) = (None, Visibility::Public);
+        Command::Publish(NewPost { id: post(id), author: user(author), content, published_at, visibility })
+    };
+    let body = || Content::Body(Body::parse("x").expect("a body"));
+    let mut table = Table::new(9);
+    let begin = [publish(0, 0, body()), publish(0, 1, body()), publish(2, 2, Content::Repost(post(1)))];
+    table.commit(NOW, &begin);
+    let again =
+        [Command::Delete(post(0)), publish(1, 0, Content::Repost(post(1))), publish(2, 3, Content::Repost(post(0)))];
+    let decision = table.commit(NOW.plus(1), &again);
+    let Outcome::Published(model::Published::Same(there)) = &decision.outcomes[2] else {
+        panic!("{:?}", decision.outcomes)
+    };
+    assert_eq!(there.id, post(2));
+    assert_eq!(table.reposts(&post(1)).1.len(), 2);
+}

@@ -28,7 +28,9 @@ impl Remains {
     /// What ends them.
     #[must_use]
     pub fn commands(&self, user: &UserId) -> Vec<Command> {
-        let posts = self.posts.iter().cloned().map(Command::Delete);
+        let mut posts: Vec<&PostId> = self.posts.iter().collect();
+        posts.sort_unstable();
+        let posts = posts.into_iter().cloned().map(Command::Delete);
         let follows = self.followers.iter().map(|other| Command::Unfollow(other.clone(), user.clone()));
         let blocked = self.blocked.iter().map(|other| Command::Unblock(user.clone(), other.clone()));
         let blockers = self.blockers.iter().map(|other| Command::Unblock(other.clone(), user.clone()));
