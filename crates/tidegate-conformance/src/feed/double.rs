@@ -61,6 +61,11 @@ impl Clock for HandClock {
     fn accept(&self) -> ClockStatus {
         self.status()
     }
+
+    fn advance_to(&self, at: Millis) -> Result<()> {
+        self.0.fetch_max(at.0, Ordering::SeqCst);
+        Ok(())
+    }
 }
 
 /// Faults and counts of a double.

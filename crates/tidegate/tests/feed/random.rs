@@ -1,7 +1,10 @@
 //! Anything in any order, against the community.
 
+use std::sync::Arc;
+
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
+use tidegate::Clock;
 use tidegate::feed::*;
 use tidegate_core::Millis;
 use tidegate_core::feed::WINDOW_MS;
@@ -13,30 +16,38 @@ const USERS: [&str; 8] = ["ann", "bob", "cy", "dee", "eve", "fay", "gus", "hal"]
 const NAMES: usize = 160;
 const DAY: i64 = 86_400_000;
 
-struct Run {
-    world: World,
+pub struct Run {
+    feeds: Vec<Feed>,
+    clock: Arc<dyn Clock>,
     all: Community,
-    chance: StdRng,
+    pub chance: StdRng,
     /// Changes go through any process, and every page of every process is right at once.
     anywhere: bool,
 }
 
 impl Run {
-    fn new(seed: u64, processes: usize, anywhere: bool, options: FeedOptions) -> Self {
-        let world = World::new(processes, options);
-        Self { world, all: Community::new(20_000), chance: StdRng::seed_from_u64(seed), anywhere }
+    pub fn new(seed: u64, feeds: Vec<Feed>, clock: Arc<dyn Clock>) -> Self {
+        Self { feeds, clock, all: Community::new(20_000), chance: StdRng::seed_from_u64(seed), anywhere: true }
     }
 
-    fn user(&mut self) -> UserId {
+    fn on(seed: u64, world: &World) -> Self {
+        Self::new(seed, world.nodes.iter().map(|node| node.feed.clone()).collect(), world.ledger.clock())
+    }
+
+    fn advance(&self, ms: i64) {
+        self.clock.advance_to(self.clock.now().plus(ms)).unwrap();
+    }
+
+    pub fn user(&mut self) -> UserId {
         user(USERS[self.chance.random_range(0..USERS.len())])
     }
 
-    fn post(&mut self) -> PostId {
+    pub fn post(&mut self) -> PostId {
         post(&format!("p{}", self.chance.random_range(0..NAMES)))
     }
 
     fn instant(&mut self) -> Millis {
-        let now = self.world.now();
+        let now = self.clock.now();
         match self.chance.random_range(0..6) {
             0 => now,
             1 => now.plus(-self.chance.random_range(0..5_i64)),
@@ -55,14 +66,14 @@ impl Run {
     }
 
     fn feed(&mut self) -> Feed {
-        let at = if self.anywhere { self.chance.random_range(0..self.world.nodes.len()) } else { 0 };
-        self.world.nodes[at].feed.clone()
+        let at = if self.anywhere { self.chance.random_range(0..self.feeds.len()) } else { 0 };
+        self.feeds[at].clone()
     }
 
     /// One change, in both.
-    async fn change(&mut self) {
+    pub async fn change(&mut self) {
         let feed = self.feed();
-        let now = self.world.now();
+        let now = self.clock.now();
         match self.chance.random_range(0..100) {
             0..45 => {
                 let content = if self.chance.random_bool(0.4) {
@@ -112,14 +123,20 @@ impl Run {
                 feed.delete_user(&user).await.unwrap();
                 self.all.delete_user(&user);
             }
-            97 => self.world.ledger.hand().advance(self.chance.random_range(0..2 * DAY)),
-            _ => self.world.ledger.hand().advance(self.chance.random_range(0..3)),
+            97 => {
+                let ms = self.chance.random_range(0..2 * DAY);
+                self.advance(ms);
+            }
+            _ => {
+                let ms = self.chance.random_range(0..3);
+                self.advance(ms);
+            }
         }
     }
 
     /// Pages of one viewer, from one process, one after another.
-    async fn pages(&mut self, node: usize) {
-        let feed = self.world.nodes[node].feed.clone();
+    pub async fn pages(&mut self, node: usize) {
+        let feed = self.feeds[node].clone();
         let viewer = self.user();
         let order = if self.chance.random_bool(0.25) { Order::Oldest } else { Order::Newest };
         let bound = |run: &mut Self| if run.chance.random_bool(0.15) { Some(run.instant()) } else { None };
@@ -127,7 +144,7 @@ impl Run {
         let limit = if self.chance.random_bool(0.5) { 5 } else { self.chance.random_range(1..8) };
         let mut ask = Ask { viewer, order, since, until, limit, after: None };
         for _ in 0..3 {
-            let now = self.world.now();
+            let now = self.clock.now();
             let right = self.all.page(now, &ask);
             let page = match (feed.page(&ask).await, right) {
                 (Ok(page), Ok(right)) => {
@@ -148,19 +165,20 @@ impl Run {
     }
 }
 
-fn steps(few: usize, many: usize) -> usize {
+pub fn steps(few: usize, many: usize) -> usize {
     if is_long() { many } else { few }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_page_of_two_processes_is_the_communitys() {
-    let mut run = Run::new(1, 2, true, exact());
+    let world = World::new(2, exact());
+    let mut run = Run::on(1, &world);
     for _ in 0..steps(4_000, 1_000_000) {
         run.change().await;
         let node = run.chance.random_range(0..2);
         run.pages(node).await;
     }
-    let stats: Vec<_> = run.world.nodes.iter().map(|node| node.feed.stats()).collect();
+    let stats: Vec<_> = world.nodes.iter().map(|node| node.feed.stats()).collect();
     for stats in stats {
         assert!(stats.direct == 0 && stats.kept > 0 && stats.made > 0 && stats.left == 0, "{stats:?}");
     }
@@ -169,7 +187,8 @@ async fn every_page_of_two_processes_is_the_communitys() {
 /// Copies that are lost, one or all, at any time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_copies_are_made_good() {
-    let mut run = Run::new(2, 2, true, exact());
+    let world = World::new(2, exact());
+    let mut run = Run::on(2, &world);
     for step in 0..steps(1_500, 100_000) {
         run.change().await;
         if run.chance.random_bool(0.3) {
@@ -179,10 +198,10 @@ async fn lost_copies_are_made_good() {
                 1 => tidegate_core::feed::Subject::User(user),
                 _ => tidegate_core::feed::Subject::Root(run.post()),
             };
-            run.world.nodes[0].store.forget(&subject);
+            world.nodes[0].store.forget(&subject);
         }
         if step % 97 == 0 {
-            run.world.nodes[0].store.flush();
+            world.nodes[0].store.flush();
         }
         let node = run.chance.random_range(0..2);
         run.pages(node).await;
@@ -194,12 +213,13 @@ async fn lost_copies_are_made_good() {
 async fn names_may_be_forgotten() {
     let mut options = exact();
     options.max_names = 12;
-    let mut run = Run::new(3, 2, true, options);
+    let world = World::new(2, options);
+    let mut run = Run::on(3, &world);
     for n in 0..steps(800, 50_000) {
         run.change().await;
         let other = user(&format!("stranger-{}", n % 50));
         let ask = Ask { viewer: other, ..ask("x", 3) };
-        assert!(run.world.feed().page(&ask).await.unwrap().items.is_empty());
+        assert!(world.feed().page(&ask).await.unwrap().items.is_empty());
         let node = run.chance.random_range(0..2);
         run.pages(node).await;
     }
@@ -209,15 +229,17 @@ async fn names_may_be_forgotten() {
 /// the other once the relay has told what the store was not told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_fails_makes_no_page_wrong() {
-    let mut run = Run::new(4, 2, false, exact());
+    let world = World::new(2, exact());
+    let mut run = Run::on(4, &world);
+    run.anywhere = false;
     for round in 0..steps(6, 400) {
-        run.world.nodes.iter().for_each(|node| node.store.faults.set_percent(50));
+        world.nodes.iter().for_each(|node| node.store.faults.set_percent(50));
         for _ in 0..steps(150, 500) {
             run.change().await;
             run.pages(0).await;
         }
-        run.world.nodes.iter().for_each(|node| node.store.faults.set_percent(0));
-        run.world.settle().await;
+        world.nodes.iter().for_each(|node| node.store.faults.set_percent(0));
+        world.settle().await;
         for _ in 0..20 {
             // No change between two pages: the second process would have to hear of it.
             run.anywhere = true;
@@ -225,19 +247,20 @@ async fn a_store_that_fails_makes_no_page_wrong() {
             run.anywhere = false;
         }
     }
-    let stats = run.world.feed().stats();
+    let stats = world.feed().stats();
     assert!(stats.left > 0 && stats.told > 0 && stats.direct > 0, "{stats:?}");
 }
 
 /// Without a store pages are made of the ledger's rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_need_no_store() {
-    let mut run = Run::new(5, 1, true, exact());
-    run.world.nodes[0].store.faults.set_down(true);
+    let world = World::new(1, exact());
+    let mut run = Run::on(5, &world);
+    world.nodes[0].store.faults.set_down(true);
     for _ in 0..steps(400, 20_000) {
         run.change().await;
         run.pages(0).await;
     }
-    let stats = run.world.feed().stats();
+    let stats = world.feed().stats();
     assert!(stats.kept == 0 && stats.direct > 0, "{stats:?}");
 }
