@@ -87,7 +87,8 @@ impl Watch {
         })?;
         let what = format!("scripts of these that took longer than 5 ms (SLOWLOG), of {calls}");
         bench.printer.line(Line::new(what, f64::from(ours), "scripts"))?;
-        let what = format!("a loop of 0.5 ms on no key, beside the second of these: longer than 5 ms, of {}", self.controls);
+        let what =
+            format!("a loop of 0.5 ms on no key, beside the second of these: longer than 5 ms, of {}", self.controls);
         bench.printer.line(Line::new(what, f64::from(controls), "scripts"))
     }
 }
