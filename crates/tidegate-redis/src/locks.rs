@@ -179,9 +179,11 @@ fn acquired(answer: &Value) -> Result<Acquired> {
     let parts = reply::list(answer)?;
     match parts {
         [kind, number, until, again] if reply::bytes(kind)? == b"G" => granted(number, until, again),
-        [kind, left, before] if reply::bytes(kind)? == b"H" => {
-            Ok(Acquired::Held { for_ms: reply::integer(left)?, before: usize::try_from(reply::integer(before)?).ok() })
-        }
+        [kind, left, before, joined] if reply::bytes(kind)? == b"H" => Ok(Acquired::Held {
+            for_ms: reply::integer(left)?,
+            before: usize::try_from(reply::integer(before)?).ok(),
+            joined: reply::integer(joined)? == 1,
+        }),
         [kind] if reply::bytes(kind)? == b"F" => Ok(Acquired::Full),
         [kind] if reply::bytes(kind)? == b"S" => Ok(Acquired::Spent),
         _ => Err(reply::strange(answer)),

@@ -12,7 +12,7 @@ pub async fn one_holder_at_a_time(open: Open<'_>) {
         let fence = it.granted("a", round).await;
         assert!(fence > last, "{fence:?} after {last:?}");
         last = fence;
-        let Acquired::Held { for_ms, before: None } = it.acquire("a", 100).await else { panic!("it is held") };
+        let Acquired::Held { for_ms, before: None, .. } = it.acquire("a", 100).await else { panic!("it is held") };
         assert!((1..=LONG).contains(&for_ms) && for_ms > LONG - 10_000, "{for_ms}");
         assert!(!it.release("a", 100).await, "not its own");
         assert!(it.release("a", round).await);

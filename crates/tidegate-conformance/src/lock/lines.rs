@@ -17,9 +17,10 @@ pub async fn the_line_is_served_in_order(open: Open<'_>) {
     for n in 1..=6u64 {
         let store = &*stores[usize::try_from(n % 2).expect("small")];
         let place = wait(store, "a", n).await;
-        assert!(matches!(place, Acquired::Held { before: Some(before), .. } if before as u64 == n - 1), "{place:?}");
+        let joins = |place: &Acquired, anew: bool| matches!(place, Acquired::Held { before: Some(before), joined, .. } if *before as u64 == n - 1 && *joined == anew);
+        assert!(joins(&place, true), "{place:?}");
         let again = wait(store, "a", n).await;
-        assert!(matches!(again, Acquired::Held { before: Some(before), .. } if before as u64 == n - 1), "{again:?}");
+        assert!(joins(&again, false), "{again:?}");
     }
     for n in 1..=6u64 {
         for store in &stores {
@@ -84,7 +85,7 @@ pub async fn a_waiter_that_does_not_answer_loses_its_turn(open: Open<'_>) {
     it.wait("a", 2).await;
     it.wait("a", 3).await;
     assert!(it.release("a", 1).await);
-    let Acquired::Held { for_ms, before: Some(0) } = it.wait("a", 3).await else { panic!("it is 2's for a while") };
+    let Acquired::Held { for_ms, before: Some(0), .. } = it.wait("a", 3).await else { panic!("it is 2's for a while") };
     assert!((1..=CONFIRM_MS).contains(&for_ms), "{for_ms}");
     it.harness.pass(Duration::from_millis(CONFIRM_MS.unsigned_abs() + 50)).await;
     it.store.sign(&[name("a")]).await.expect("the store answers");

@@ -127,8 +127,8 @@ impl Replay {
                 let again = mine.is_some_and(|(fence, _)| fence == expected);
                 self.count(if again { "again" } else { "granted" });
             }
-            (Acquired::Held { before, .. }, Acquired::Held { before: expected, .. }) => {
-                assert_eq!(before, expected);
+            (Acquired::Held { before, joined: anew, .. }, Acquired::Held { before: expected, joined, .. }) => {
+                assert_eq!((before, anew), (expected, joined));
                 self.count(if before.is_some() { "waits" } else { "held" });
             }
             (there, expected) => panic!("{there:?} instead of {expected:?}"),

@@ -95,6 +95,13 @@ pub async fn retries_wait_and_end(open: Open<'_>) {
     assert!((waiting.visible_at.since(now) - delay).abs() < 1_000 + delay / 2, "{waiting:?} {now:?}");
     assert_eq!((waiting.state, waiting.due_at, waiting.attempt), (TaskState::Pending, Millis(PAST), 1));
     assert_eq!(waiting.last_error.as_deref(), Some("busy"));
+    it.schedule(Schedule { condition: Condition::Always, ..task(0, PAST) }).await;
+    for (told, kept) in [("", None), ("a\u{1}\u{FFFD}\n", Some("a\u{1}\u{FFFD}\n"))] {
+        let held = it.claim_one(LONG).await;
+        let verdict = Verdict::Retry { delay_ms: Some(0), spread: 0, error: Some(told.into()) };
+        assert_eq!(it.settle(&held, verdict).await, Settled::Done);
+        assert_eq!(it.get(0).await.expect("it is there").last_error.as_deref(), kept, "{told:?}");
+    }
     assert!(it.store.settle(&it.queue, &[]).await.expect("the store answers").is_empty());
     it.schedule(Schedule { condition: Condition::Always, ..task(0, PAST) }).await;
     for attempt in 1..=ATTEMPTS {

@@ -52,6 +52,8 @@ pub enum Acquired {
         for_ms: i64,
         /// How many are before the caller in the line; `None` if it is not in it.
         before: Option<usize>,
+        /// It stood there for the first time, or anew: it had been taken out, or the store has forgotten the line.
+        joined: bool,
     },
     /// The line is full ([`MAX_WAITERS`]).
     Full,
@@ -128,9 +130,10 @@ impl Lock {
         if let Some(granted) = self.again(step, asked) {
             return (granted, Vec::new());
         }
-        if asked.wait && !self.join(asked) {
-            return (Acquired::Full, Vec::new());
-        }
+        let joined = match self.join(asked) {
+            Some(joined) => joined,
+            None => return (Acquired::Full, Vec::new()),
+        };
         let mut wake = self.settle(step);
         wake.retain(|handed| handed.token != asked.token || handed.process != asked.process);
         if let Some(granted) = self.again(step, asked) {
@@ -139,24 +142,28 @@ impl Lock {
         let Some(holder) = &self.holder else { return (self.grant(step, asked), wake) };
         let for_ms = holder.until.since(step.now).max(1);
         let before = self.line.iter().position(|waiter| waiter.token == asked.token);
-        (Acquired::Held { for_ms, before }, wake)
+        (Acquired::Held { for_ms, before, joined }, wake)
     }
 
-    /// Stands in the line, where its token stands already if it does; whether there was room.
-    fn join(&mut self, asked: &Acquire) -> bool {
+    /// Stands in the line if it wants to, where its token stands already if it does; whether that is new. `None`: there is no
+    /// room.
+    fn join(&mut self, asked: &Acquire) -> Option<bool> {
+        if !asked.wait {
+            return Some(false);
+        }
         let there = self.line.iter_mut().find(|waiter| waiter.token == asked.token);
         if let Some(waiter) = there {
             waiter.calls.join(asked.ask, asked.process);
             waiter.floor = waiter.floor.max(asked.floor);
-            return true;
+            return Some(false);
         }
-        let room = self.line.len() < MAX_WAITERS;
-        if room {
-            let mut calls = Waits::default();
-            calls.join(asked.ask, asked.process);
-            self.line.push_back(Waiter { token: asked.token.clone(), calls, floor: asked.floor });
+        if self.line.len() >= MAX_WAITERS {
+            return None;
         }
-        room
+        let mut calls = Waits::default();
+        calls.join(asked.ask, asked.process);
+        self.line.push_back(Waiter { token: asked.token.clone(), calls, floor: asked.floor });
+        Some(true)
     }
 
     fn grant(&mut self, step: Step<'_>, asked: &Acquire) -> Acquired {

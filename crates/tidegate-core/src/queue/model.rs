@@ -291,7 +291,7 @@ impl Stored {
             visible_at: self.visible_at,
             payload: self.payload.clone(),
             attempt: self.attempt,
-            last_error: self.last_error.clone(),
+            last_error: self.last_error.clone().filter(|error| !error.is_empty()),
             dead_at: self.dead_at,
         }
     }

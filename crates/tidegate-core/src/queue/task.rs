@@ -125,7 +125,7 @@ pub enum Verdict {
         delay_ms: Option<i64>,
         /// Drawn by the caller, `0..=`[`super::rules::SPREAD`]: spreads the delay that was left out.
         spread: u16,
-        /// Kept as the task's `last_error`, at most [`super::rules::MAX_ERROR_BYTES`].
+        /// Kept as the task's `last_error`, at most [`super::rules::MAX_ERROR_BYTES`], without NUL; an empty one is none.
         error: Option<String>,
     },
 }
@@ -181,6 +181,8 @@ pub enum TaskError {
     Lease,
     /// The reason is above [`super::rules::MAX_ERROR_BYTES`].
     Error(usize),
+    /// The reason has a NUL character, which not every store keeps.
+    Nul,
 }
 
 impl std::fmt::Display for TaskError {
@@ -197,6 +199,7 @@ impl std::fmt::Display for TaskError {
             }
             Self::Lease => write!(f, "must be {MIN_LEASE_MS} to {MAX_LEASE_MS} milliseconds"),
             Self::Error(bytes) => write!(f, "is {bytes} bytes: at most {MAX_ERROR_BYTES}; shorten it"),
+            Self::Nul => f.write_str("must not contain NUL characters"),
         }
     }
 }
@@ -235,6 +238,7 @@ impl Verdict {
             Self::Retry { error: Some(error), .. } if error.len() > super::rules::MAX_ERROR_BYTES => {
                 Err(TaskError::Error(error.len()))
             }
+            Self::Retry { error: Some(error), .. } if error.contains('\0') => Err(TaskError::Nul),
             Self::Retry { .. } => Ok(()),
         }
     }

@@ -49,7 +49,7 @@ fn vote(answer: &redis::Value) -> Result<Vote> {
         }
         [kind] if reply::bytes(kind)? == b"S" => Ok(Vote { acquired: Acquired::Spent, barred_ms: 0 }),
         [kind, left, barred] if reply::bytes(kind)? == b"H" => Ok(Vote {
-            acquired: Acquired::Held { for_ms: reply::integer(left)?, before: None },
+            acquired: Acquired::Held { for_ms: reply::integer(left)?, before: None, joined: false },
             barred_ms: reply::integer(barred)?,
         }),
         [kind, longest] if reply::bytes(kind)? == b"M" => {

@@ -113,7 +113,7 @@ impl Entry {
             visible_at: score,
             payload: self.payload,
             attempt: self.attempt,
-            last_error: self.error,
+            last_error: self.error.filter(|error| !error.is_empty()),
             dead_at: (state == TaskState::Dead).then_some(score),
         }
     }

@@ -5,7 +5,7 @@
 -- ARGV[10] life of the fence (ms), ARGV[11] what channels begin with, ARGV[12] the lock's name: told, after its token, to who was handed it
 -- ARGV[13] which call asks (16 digits), ARGV[14] most calls of one token
 -- returns  'G', fence, end of the grant (ms), 1 if another call was told so, or 'H', what is left (ms), how many are before in the line
---          or -1, or 'F' (the line is full), or 'S' (no fence is left)
+--          or -1, 1 if it was not in it before, or 'F' (the line is full), or 'S' (no fence is left)
 -- bound    the line's waiters that are dead (each is removed once), 10,000
 -- holder: hash of t (token), f (fence), a (calls that were told of it, each 'CALL.', oldest first; '*' before them: others, too; '?': it
 -- was handed to these and none has answered). line: tokens by arrival. waiters: token -> floor '|' calls, each 'CALL.PROCESS;'. All expire.
@@ -132,12 +132,13 @@ local granted = again()
 if granted then
   return granted
 end
-local waits = redis.call('ZSCORE', line, token)
+local waits, joined = redis.call('ZSCORE', line, token), 0
 if ARGV[5] == '1' then
   if not waits and redis.call('ZCARD', line) >= tonumber(ARGV[8]) then
     return { 'F' }
   end
   join(waits)
+  joined = waits and 0 or 1
   waits = true
 end
 if waits then
@@ -158,4 +159,4 @@ if left == -2 then
   give(token, number, ttl, mark)
   return { 'G', number, string.format('%.0f', now + ttl), 0 }
 end
-return { 'H', math.max(left, 1), redis.call('ZRANK', line, token) or -1 }
+return { 'H', math.max(left, 1), redis.call('ZRANK', line, token) or -1, joined }

@@ -8,4 +8,5 @@ mod days;
 mod locks;
 mod queue_bodies;
 mod queues;
+mod repeats;
 mod shared;

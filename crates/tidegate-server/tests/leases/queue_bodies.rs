@@ -50,6 +50,7 @@ async fn each_fault_has_its_place() {
             json!({"items": items, "delay_ms": -1, "error": "x".repeat(1_025)}),
             vec!["/delay_ms", "/error"],
         ),
+        ("POST", "/v1/queues/q/retry", json!({"items": items, "error": "a\0b"}), vec!["/error"]),
         ("POST", "/v1/queues/q/dead/t/requeue", json!({"delay_ms": -1}), vec!["/delay_ms"]),
         ("GET", "/v1/queues/q/tasks?state=bogus&limit=0", Value::Null, vec!["/limit", "/state"]),
         ("GET", "/v1/queues/q/tasks?cursor=forged", Value::Null, vec!["/cursor"]),
@@ -63,6 +64,7 @@ async fn each_fault_has_its_place() {
             vec!["/ttl_ms", "/wait_ms", "/floor"],
         ),
         ("POST", "/v1/locks/l", json!({"ttl_ms": 86_400_001}), vec!["/ttl_ms"]),
+        ("POST", "/v1/locks/l", json!({"ttl_ms": 1_000, "floor": (1_u64 << 52) + 1}), vec!["/floor"]),
         ("POST", "/v1/locks/%20", json!({"ttl_ms": 1_000}), vec!["/name"]),
         ("GET", "/v1/locks/%01", Value::Null, vec!["/name"]),
     ] {

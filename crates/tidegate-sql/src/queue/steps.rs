@@ -107,7 +107,7 @@ impl Stored {
             visible_at: self.at,
             payload: self.payload.clone(),
             attempt: self.attempt,
-            last_error: self.error.clone(),
+            last_error: self.error.clone().filter(|error| !error.is_empty()),
             dead_at: self.dead.then_some(self.at),
         }
     }

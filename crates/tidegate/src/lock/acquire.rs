@@ -90,6 +90,7 @@ impl Asking<'_> {
         let waiter = waits.then(|| self.inner.waits.begin(self.name, self.token));
         let fair = self.inner.store.capabilities().fair;
         let mut again = AGAIN;
+        let mut stood = false;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let sent = self.inner.time.boot_ns();
@@ -109,7 +110,13 @@ impl Asking<'_> {
                     }
                     RETRY
                 }
-                Ok(Acquired::Held { for_ms, before }) => {
+                Ok(Acquired::Held { for_ms, before, joined }) => {
+                    match &waiter {
+                        Some(waiter) if joined && stood => waiter.stands_anew(self.name),
+                        Some(waiter) => waiter.stands(),
+                        None => {}
+                    }
+                    stood |= before.is_some();
                     let retry_after = Duration::from_millis(for_ms.max(0).unsigned_abs());
                     if !waits {
                         return Err(LockError::Held { retry_after });

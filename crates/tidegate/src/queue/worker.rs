@@ -481,7 +481,9 @@ async fn handle<T: 'static>(handler: &dyn Handler<T>, tasks: Vec<Delivery<T>>) -
     handled.unwrap_or_else(|panic| vec![Answer::Retry { after: None, error: panic }; count])
 }
 
-fn retry(after: Option<Duration>, mut error: String) -> Verdict {
+fn retry(after: Option<Duration>, error: String) -> Verdict {
+    // Not every store keeps NUL, and a task must not be lost to its handler's words.
+    let mut error = error.replace('\0', "\u{FFFD}");
     let mut end = error.len().min(MAX_ERROR_BYTES);
     while !error.is_char_boundary(end) {
         end -= 1;

@@ -343,3 +343,71 @@ async fn a_token_of_the_callers_own_is_the_same_request() {
     assert!(!locks.release("a", &token).await.unwrap());
     assert!(matches!(locks.renew("a", &token, SECOND).await.unwrap_err(), LockError::Lost));
 }
+
+/// K1 of the third breaker: what a call was told stays, whatever becomes of others with its token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guards_with_one_token_give_back_only_what_no_other_has() {
+    let store = Arc::new(EmbeddedLocks::new(Arc::new(SystemClock)));
+    // Two processes.
+    let (one, two) = (Locks::new(Arc::new(store.handle())), Locks::new(store));
+    let token = LockToken::parse("0123456789abcdef").unwrap();
+    let ask = || ask().token(token.clone());
+    let (first, second) = (one.acquire("a", ask()).await.unwrap(), two.acquire("a", ask()).await.unwrap());
+    assert!(!first.is_repeated() && second.is_repeated() && first.fence() == second.fence());
+    second.undelivered();
+    tokio::time::sleep(50 * MS).await;
+    assert!(!is_free(&one, "a").await, "the first has it");
+    let second = two.acquire("a", ask()).await.unwrap();
+    drop(first);
+    tokio::time::sleep(50 * MS).await;
+    assert!(!is_free(&one, "a").await, "its caller asked again since");
+    drop(second);
+    freed(&one, "a").await;
+    // A process that died had it: its successor asks again, and is done.
+    one.acquire("a", ask()).await.unwrap().detach();
+    drop(two.acquire("a", ask()).await.unwrap());
+    freed(&one, "a").await;
+    one.acquire("a", ask()).await.unwrap().detach();
+    drop(tokio::time::timeout(Duration::ZERO, two.acquire("a", ask().wait(SECOND))).await);
+    tokio::time::sleep(50 * MS).await;
+    assert!(!is_free(&one, "a").await);
+    assert!(two.release("a", &token).await.unwrap());
+}
+
+/// K3: a floor is bounded, and a lock without fences says so.
+#[tokio::test]
+async fn a_floor_is_bounded() {
+    use tidegate::lock::MAX_FLOOR;
+    let locks = locks();
+    let refused = locks.acquire("a", ask().floor(Fence(MAX_FLOOR + 1))).await.unwrap_err();
+    assert!(matches!(refused, LockError::Floor) && refused.to_string().contains("4503599627370496"), "{refused}");
+    let guard = locks.acquire("a", ask().floor(Fence(MAX_FLOOR))).await.unwrap();
+    assert_eq!(guard.fence(), Fence(MAX_FLOOR + 1));
+    guard.release().await.unwrap();
+    assert_eq!(locks.acquire("a", ask()).await.unwrap().fence(), Fence(MAX_FLOOR + 2));
+}
+
+/// K5: the first in the line dies before it says that it was handed the lock. The next has it soon, not at the end of the time
+/// that the holder had left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_to_one_that_died_is_noticed() {
+    let store = Arc::new(EmbeddedLocks::new(Arc::new(SystemClock)));
+    let (dead, locks) = (store.handle(), Locks::new(store));
+    let holder = locks.acquire("a", Ask::new(60 * SECOND)).await.unwrap();
+    let name = LockName::parse("a").unwrap();
+    let token = LockToken::parse("of-one-that-dies").unwrap();
+    let asked = Acquire { token, ask: AskId(7), process: dead.process(), ttl_ms: 60_000, floor: None, wait: true };
+    dead.acquire(&name, &asked).await.unwrap();
+    let waiting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.acquire("a", ask().wait(20 * SECOND)).await.unwrap() }
+    });
+    while locks.look("a").await.unwrap().waiters < 2 {
+        tokio::time::sleep(MS).await;
+    }
+    dead.sign(&[name]).await.unwrap();
+    holder.release().await.unwrap();
+    let began = Instant::now();
+    waiting.await.unwrap();
+    assert!(began.elapsed() < 5 * SECOND, "{:?}", began.elapsed());
+}

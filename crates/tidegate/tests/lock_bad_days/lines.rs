@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use tidegate::lock::Ask;
 use tidegate_conformance::servers::Redis;
 
 use super::{MS, SECOND, ask, open, scaled, until};
@@ -205,4 +206,31 @@ async fn l27_a_flush_below_waiters_starts_no_storm() {
         waiter.await.unwrap();
     }
     tokio::time::timeout(SECOND, held.lost()).await.expect("its holder was told");
+}
+
+/// K5: the store forgets the line (a flush). Those who stood in it do again, and are served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_that_the_store_forgot_stands_again() {
+    let redis = Redis::start();
+    let (one, two) = (open(&redis.url()).await, open(&redis.url()).await);
+    let held = one.acquire("l", Ask::new(60 * SECOND)).await.unwrap();
+    let waiting: Vec<_> = (0..40)
+        .map(|n| {
+            let locks = if n % 2 == 0 { one.clone() } else { two.clone() };
+            tokio::spawn(async move {
+                let guard = locks.acquire("l", ask().wait(25 * SECOND)).await.unwrap();
+                guard.release().await.unwrap();
+            })
+        })
+        .collect();
+    while one.look("l").await.unwrap().waiters < 40 {
+        tokio::time::sleep(5 * MS).await;
+    }
+    redis.tell(&["FLUSHALL"]);
+    let began = Instant::now();
+    for waiter in waiting {
+        waiter.await.unwrap();
+    }
+    assert!(began.elapsed() < 12 * SECOND, "{:?}", began.elapsed());
+    drop(held);
 }

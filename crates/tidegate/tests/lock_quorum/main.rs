@@ -486,3 +486,38 @@ async fn whatever_happens_to_a_minority_there_is_one_holder() {
     let granted = holder.lock().unwrap().1;
     assert!(granted > 50, "{granted} grants");
 }
+
+/// What one call was told, another with its token does not take back, at any server, nor when too few answer it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeat_takes_nothing_from_what_was_told() {
+    let servers = Servers::start(5);
+    let longest = 3 * SECOND;
+    let process = async || {
+        let quorum = Quorum::new(nodes(&servers.ports()).await, options().longest(longest)).unwrap();
+        Locks::new(Arc::new(quorum))
+    };
+    let (one, two) = (process().await, process().await);
+    counting(&one).await;
+    let token = LockToken::parse("0123456789abcdef").unwrap();
+    let ask = || Ask::new(longest).token(token.clone()).without_renewal();
+    let first = one.acquire("row", ask()).await.unwrap();
+    let fence = first.fence();
+    assert!(!first.is_repeated());
+    first.detach();
+    let again = two.acquire("row", ask()).await.unwrap();
+    assert!(again.is_repeated() && again.fence() == fence);
+    again.undelivered();
+    tokio::time::sleep(100 * MS).await;
+    assert_eq!(servers.keys("row"), [true; 5]);
+    let refused = two.acquire("row", Ask::new(longest)).await.unwrap_err();
+    assert!(matches!(refused, LockError::Held { .. }), "{refused}");
+    // Two of five answer the next repeat: it is told so, and takes nothing back there.
+    assert_eq!(one.renew("row", &token, longest).await.unwrap().0, fence);
+    servers.0[2..].iter().for_each(Redis::freeze);
+    let refused = two.acquire("row", ask()).await.unwrap_err();
+    servers.0[2..].iter().for_each(Redis::thaw);
+    assert!(matches!(refused, LockError::Unreachable(_)), "{refused}");
+    assert_eq!(one.renew("row", &token, longest).await.unwrap().0, fence);
+    assert!(one.release("row", &token).await.unwrap());
+    two.acquire("row", Ask::new(longest)).await.unwrap().release().await.unwrap();
+}

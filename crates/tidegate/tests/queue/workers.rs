@@ -102,8 +102,8 @@ async fn what_fails_comes_again_and_dies_in_the_end() {
         told.lock().unwrap().entry(task.payload.clone()).or_default().push(task.attempt);
         async move {
             match task.payload.as_str() {
-                "0" if task.attempt < 2 => Answer::Retry { after: Some(MS), error: "not yet".to_owned() },
-                "1" => Answer::Retry { after: Some(Duration::ZERO), error: "é".repeat(2_000) },
+                "0" if task.attempt < 2 => Answer::Retry { after: Some(MS), error: "not\0yet".to_owned() },
+                "1" => Answer::Retry { after: Some(Duration::ZERO), error: format!("\0{}", "é".repeat(2_000)) },
                 "2" if task.attempt < 2 => panic!("by design"),
                 _ => Answer::Done,
             }
@@ -114,7 +114,8 @@ async fn what_fails_comes_again_and_dies_in_the_end() {
     assert_eq!(seen, BTreeMap::from([("0".into(), vec![1, 2]), ("1".into(), vec![1, 2, 3]), ("2".into(), vec![1, 2])]));
     let dead = mail.get("t1").await.unwrap().unwrap().task;
     assert_eq!(dead.state, TaskState::Dead);
-    assert_eq!(dead.last_error.unwrap().len(), 1_024);
+    let told = dead.last_error.unwrap();
+    assert!(told.len() == 1_023 && told.starts_with("\u{FFFD}é"), "{told:.10}");
     worker.stop(SECOND).await;
     mail.requeue("t1", Duration::ZERO).await.unwrap().unwrap();
     assert_eq!(left(&mail).await, (1, 0, 0));

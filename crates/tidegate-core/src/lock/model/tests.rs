@@ -45,7 +45,10 @@ fn asking_again_is_the_same_request() {
     let first = fence(lock.acquire(at(10, ALL), &ask(1, false)));
     assert_eq!(fence(lock.acquire(at(20, ALL), &ask(1, false))), first);
     assert_eq!(lock.look(Millis(20)).held, Some((first, TTL)));
-    assert_eq!(lock.acquire(at(520, ALL), &ask(2, false)).0, Acquired::Held { for_ms: 500, before: None });
+    assert_eq!(
+        lock.acquire(at(520, ALL), &ask(2, false)).0,
+        Acquired::Held { for_ms: 500, before: None, joined: false }
+    );
     assert!(fence(lock.acquire(at(1_020, ALL), &ask(1, false))) > first, "it ran out: a new grant");
 }
 
@@ -65,10 +68,16 @@ fn the_line_is_served_in_order_and_nobody_barges_in() {
     lock.acquire(at(10, ALL), &ask(1, false));
     for n in 2..5 {
         let before = usize::try_from(n - 2).expect("small");
-        assert_eq!(lock.acquire(at(10, ALL), &ask(n, true)).0, Acquired::Held { for_ms: TTL, before: Some(before) });
+        assert_eq!(
+            lock.acquire(at(10, ALL), &ask(n, true)).0,
+            Acquired::Held { for_ms: TTL, before: Some(before), joined: true }
+        );
     }
     assert_eq!(lock.release(at(20, ALL), &token(1)), Released { held: true, wake: handed(2) });
-    assert!(matches!(lock.acquire(at(20, ALL), &ask(9, false)).0, Acquired::Held { for_ms: CONFIRM_MS, before: None }));
+    assert!(matches!(
+        lock.acquire(at(20, ALL), &ask(9, false)).0,
+        Acquired::Held { for_ms: CONFIRM_MS, before: None, .. }
+    ));
     let second = fence(lock.acquire(at(21, ALL), &ask(2, true)));
     assert_eq!(lock.look(Millis(21)), Look { held: Some((second, TTL)), waiters: 2 });
     assert_eq!(leave(&mut lock, 22, 3), Released { held: false, wake: Vec::new() });
@@ -162,7 +171,7 @@ fn a_repeat_of_a_waiter_takes_its_place_to_where_it_waits() {
         lock.acquire(at(10, ALL), &ask(2, true));
         lock.acquire(at(10, ALL), &ask(3, true));
         let again = lock.acquire(at(11, ALL), &repeat(2, 12, true)).0;
-        assert_eq!(again, Acquired::Held { for_ms: TTL - 1, before: Some(0) });
+        assert_eq!(again, Acquired::Held { for_ms: TTL - 1, before: Some(0), joined: false });
         if !dies {
             assert!(!leave(&mut lock, 12, 2).held && lock.look(Millis(12)).waiters == 2);
         }

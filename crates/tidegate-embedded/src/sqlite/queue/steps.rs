@@ -83,7 +83,7 @@ impl Stored {
             visible_at: self.at,
             payload: self.payload.unwrap_or_default(),
             attempt: self.attempt,
-            last_error: self.error,
+            last_error: self.error.filter(|error| !error.is_empty()),
             dead_at: self.dead.then_some(self.at),
         }
     }

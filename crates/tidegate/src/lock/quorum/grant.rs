@@ -123,7 +123,7 @@ impl Nodes {
         tally.left.sort_unstable();
         let needed = self.majority.saturating_sub(mine).max(1);
         let for_ms = tally.left.get(needed - 1).or(tally.left.last()).copied().unwrap_or(1);
-        Ok(Acquired::Held { for_ms, before: None })
+        Ok(Acquired::Held { for_ms, before: None, joined: false })
     }
 
     /// Teaches the grant's fence to those that gave a smaller one; how many that count know it then.
