@@ -26,6 +26,7 @@ use tracing::field::Empty;
 
 use super::caches::Caches;
 use super::hub::Hub;
+use super::sink::Look;
 use super::ticket::{Ticket, Unacknowledged};
 
 /// Between two looks for what nobody has handed on.
@@ -358,8 +359,13 @@ impl Shared {
     async fn look(&self) {
         let before: Vec<i64> = self.state().open.keys().copied().collect();
         for _ in 0..MAX_BATCHES {
-            match self.outbox().relay(MAX_OUTBOX_BATCH, self).await {
-                Ok(relayed) if relayed.delivered < relayed.taken => return,
+            let look = Look::new(self);
+            match self.outbox().relay(MAX_OUTBOX_BATCH, &look).await {
+                Ok(relayed)
+                    if relayed.delivered + look.left() < relayed.taken || look.left() > MAX_OUTBOX_BATCH / 2 =>
+                {
+                    return;
+                }
                 Ok(relayed) if relayed.taken < MAX_OUTBOX_BATCH => return self.close(&before).await,
                 Ok(_) => {}
                 Err(error) => {

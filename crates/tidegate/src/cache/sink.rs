@@ -3,10 +3,12 @@
 //! The outbox of a ledger holds keys of caches that are old, and versions that subjects of the feed have reached. The relay
 //! hands the latter to the feed's [`Sink`], after the posts that the same commits made old.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
+use tidegate_backend::clock::host_now;
 use tidegate_backend::feed::{AUTHORS, ROOTS, USERS, floor_of};
-use tidegate_backend::outbox::OutboxEntry;
+use tidegate_backend::outbox::{Deliver, OutboxEntry};
 use tidegate_backend::{BoxFuture, CacheNotice};
 use tidegate_core::cache::Key;
 use tidegate_core::feed::{Change, Subject};
@@ -15,6 +17,9 @@ use super::caches::Caches;
 use super::handle::Cache;
 use super::hub::{Hub, Space as _};
 use super::relay::{Relay, Shared};
+
+/// For so long after a commit a look leaves its versions alone, milliseconds.
+const YOUNG_MS: u64 = 500;
 
 /// Takes what the outbox says of the feed.
 pub(crate) trait Sink: Send + Sync {
@@ -97,6 +102,41 @@ impl Hub {
     }
 }
 
+/// A relay's look for what nobody has handed on. Versions of the feed are left alone while whoever committed them may be
+/// about to tell them: a version that is told before the change that leads to it costs the store its copy.
+pub(super) struct Look<'a> {
+    relay: &'a Shared,
+    left: AtomicUsize,
+}
+
+impl<'a> Look<'a> {
+    pub(super) fn new(relay: &'a Shared) -> Self {
+        Self { relay, left: AtomicUsize::new(0) }
+    }
+
+    /// How many entries were left alone.
+    pub(super) fn left(&self) -> usize {
+        self.left.load(Ordering::Relaxed)
+    }
+}
+
+impl Deliver for Look<'_> {
+    fn deliver<'a>(&'a self, entries: &'a [OutboxEntry]) -> BoxFuture<'a, Vec<i64>> {
+        let now = host_now();
+        let is_young = move |entry: &OutboxEntry| now.since(entry.committed_at).unsigned_abs() < YOUNG_MS;
+        let leave = move |entry: &&OutboxEntry| is_of_feed(&entry.namespace) && is_young(entry);
+        let left = entries.iter().filter(leave).count();
+        self.left.fetch_add(left, Ordering::Relaxed);
+        if left == 0 {
+            return self.relay.deliver(entries);
+        }
+        Box::pin(async move {
+            let ripe: Vec<OutboxEntry> = entries.iter().filter(|entry| !leave(entry)).cloned().collect();
+            self.relay.deliver(&ripe).await
+        })
+    }
+}
+
 /// Entries of an own commit that its caller delivers. What he has not is left to the relay.
 pub(crate) struct Charge {
     relay: Relay,
@@ -173,5 +213,10 @@ where
                 self.inner.hear(&CacheNotice::Invalidated { namespace, key });
             }
         }
+    }
+
+    /// Forgets every copy in process.
+    pub(crate) fn forget_all_local(&self) {
+        self.inner.hear(&CacheNotice::Cleared { namespace: Arc::clone(&self.inner.namespace) });
     }
 }

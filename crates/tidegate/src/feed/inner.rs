@@ -132,6 +132,10 @@ impl Inner {
 
     /// Copies of posts that are old go before it is known that something happened to their authors.
     fn take_news(&self, news: &News) {
+        if news.lost {
+            // Which posts have changed is lost, too.
+            self.posts.forget_all_local();
+        }
         for event in &news.events {
             self.forget_posts(event);
         }

@@ -45,8 +45,10 @@ impl quick_cache::Weighter<u32, Arc<Circle>> for Weight {
     }
 }
 
-fn change(list: &[u32], add: &[u32], remove: &[u32]) -> Vec<u32> {
-    let mut changed: Vec<u32> = list.iter().filter(|number| !remove.contains(number)).copied().collect();
+fn change(list: &[u32], add: &[u32], mut remove: Vec<u32>) -> Vec<u32> {
+    remove.sort_unstable();
+    let stays = |number: &&u32| remove.binary_search(number).is_err();
+    let mut changed: Vec<u32> = list.iter().filter(stays).copied().collect();
     changed.extend_from_slice(add);
     changed.sort_unstable();
     changed.dedup();
@@ -108,8 +110,8 @@ impl Mirror {
             Some(What::Ties { follow, unfollow, hide, show, .. }) if circle.version == prev => {
                 let mut numbers = |names: &[UserId]| names.iter().map(|name| state.intern(name)).collect::<Vec<u32>>();
                 let [follow, unfollow, hide, show] = [follow, unfollow, hide, show].map(|names| numbers(names));
-                let sources = change(&circle.sources, &follow, &unfollow);
-                let hidden = change(&circle.hidden, &hide, &show);
+                let sources = change(&circle.sources, &follow, unfollow);
+                let hidden = change(&circle.hidden, &hide, show);
                 self.circles.insert(owner, Arc::new(Circle { point, version, sources, hidden }));
             }
             _ => drop(self.circles.remove(&owner)),
