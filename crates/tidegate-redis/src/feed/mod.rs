@@ -65,7 +65,7 @@ struct Inner {
     options: RedisFeedOptions,
     parts: usize,
     news: Positions,
-    /// Counts the servers of a Cluster that were not known.
+    /// Counts how often a partition of a Cluster was seen on another server than before.
     servers: AtomicU64,
 }
 

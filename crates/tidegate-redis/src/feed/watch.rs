@@ -1,14 +1,16 @@
-//! What is looked at every two seconds: whether the server may delete floors, and in a Cluster whether a master has been replaced,
-//! which no new connection tells.
+//! What is looked at every two seconds: whether the server may delete floors, and in a Cluster whether a partition is on another
+//! server than it was, which no new connection tells.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use redis::Value;
 use tidegate_backend::{Error, ErrorKind, Result};
 
 use super::Inner;
+use crate::connect::Call;
+use crate::scripts;
 
 /// How often it is looked.
 const ROUND: Duration = Duration::from_secs(2);
@@ -16,7 +18,7 @@ const ROUND: Duration = Duration::from_secs(2);
 /// Looks until it is aborted.
 pub(super) async fn run(inner: Arc<Inner>) {
     let mut told = false;
-    let mut known = HashSet::new();
+    let mut known = vec![Vec::new(); inner.parts];
     loop {
         let refused = inner.refuse_eviction();
         match &refused {
@@ -25,15 +27,8 @@ pub(super) async fn run(inner: Arc<Inner>) {
             _ => {}
         }
         told = refused.is_err();
-        if inner.parts > 1
-            && let Ok(servers) = inner.connector.run_ids().await
-        {
-            let before = known.len();
-            known.extend(servers);
-            // One more is a server that was not known, or one that was started again.
-            if before > 0 && known.len() > before {
-                inner.servers.fetch_add(1, Ordering::AcqRel);
-            }
+        if inner.parts > 1 {
+            inner.look_at_servers(&mut known).await;
         }
         tokio::time::sleep(ROUND).await;
         // One that cannot be asked answers nothing else.
@@ -51,6 +46,22 @@ impl Inner {
             return Err(Error::new(ErrorKind::Configuration, why));
         }
         Ok(())
+    }
+
+    /// Asks each partition which server it is. The client's own list of masters does not do: it may lack the newest.
+    async fn look_at_servers(&self, known: &mut [Vec<u8>]) {
+        let call = |part| Call::script(&scripts::FEED_SERVER, vec![self.keys.feed_news(part)], Vec::new());
+        let answers = self.connector.run((0..self.parts).map(call).collect()).await;
+        let mut others = false;
+        for (known, answer) in known.iter_mut().zip(answers) {
+            if let Ok(Value::BulkString(server)) = answer {
+                others |= !known.is_empty() && *known != server;
+                *known = server;
+            }
+        }
+        if others {
+            self.servers.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// Changes whenever another server may answer than before.

@@ -97,6 +97,7 @@ scripts! {
     FEED_FILL_REPOSTS = "feed_fill_reposts.lua";
     FEED_PARTS = "feed_parts.lua";
     FEED_REPOSTS = "feed_reposts.lua";
+    FEED_SERVER = "feed_server.lua";
     FEED_MEND = "feed_mend.lua";
 }
 

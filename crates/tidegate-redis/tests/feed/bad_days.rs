@@ -14,8 +14,8 @@ use super::shelf::{
     NOW, SECOND, author_fill, entry, floor, followed, news, open, part, post, published, until_read, user,
 };
 
-/// The time limit of a call (500 ms), twice, and what a busy machine may add.
-const LIMIT: Duration = Duration::from_millis(2_000);
+/// The time limit of a call (500 ms), and what a busy machine may add.
+const LIMIT: Duration = Duration::from_millis(3_000);
 
 fn ask_news() -> Reads {
     Reads { news: true, ..Reads::default() }

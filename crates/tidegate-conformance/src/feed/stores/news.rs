@@ -117,17 +117,25 @@ pub async fn leases_go_to_one(open: Open<'_>) {
     let other = feed.harness.another().await;
     let all: Vec<Subject> = kinds().map(Kind::subject).into_iter().chain([Subject::Author(user("bob"))]).collect();
     let ask = async |store: &Arc<dyn FeedStore>, subjects: &[Subject]| store.lease(subjects).await.expect("it answers");
-    assert_eq!(ask(&feed.store, &all[..3]).await, [true; 3]);
-    let began = tokio::time::Instant::now();
-    assert_eq!(ask(&other, &all).await, [false, false, false, true]);
-    assert!(feed.fill(Kind::Author.fill(v(1), &[1])).await);
-    let again = ask(&other, &all).await;
-    // A busy machine may have taken its time.
-    if began.elapsed() < Duration::from_millis(1_800) {
-        assert_eq!(again, [true, false, false, false]);
+    // A busy machine may take more time than a lease lasts.
+    let mut hurried = false;
+    for round in 0..5_u64 {
+        let began = tokio::time::Instant::now();
+        let first = ask(&feed.store, &all[..3]).await;
+        let second = ask(&other, &all).await;
+        assert!(feed.fill(Kind::Author.fill(v(round), &[1])).await);
+        let third = ask(&other, &all).await;
+        hurried = began.elapsed() < Duration::from_millis(1_800);
+        tokio::time::sleep(Duration::from_millis(2_050)).await;
+        if hurried {
+            assert_eq!(first, [true; 3]);
+            assert_eq!(second, [false, false, false, true]);
+            assert_eq!(third, [true, false, false, false], "free since it was filled");
+            break;
+        }
     }
-    tokio::time::sleep(Duration::from_millis(2_050)).await;
-    assert_eq!(ask(&other, &all[1..3]).await, [true; 2]);
+    assert!(hurried, "no round was done while its leases lasted");
+    assert_eq!(ask(&other, &all[1..3]).await, [true; 2], "their time is over");
     // Of many who ask at once one has it.
     let mut askers = tokio::task::JoinSet::new();
     for n in 0..20 {
