@@ -8,6 +8,8 @@
 mod join;
 mod load;
 mod read;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::sync::Arc;

@@ -76,7 +76,7 @@ fn finish(conn: &Connection, decided: Decided, now: Millis, real: Millis) -> Sql
     Ok(commit)
 }
 
-fn write(conn: &Connection, decided: &Decided) -> Sql<()> {
+pub(super) fn write(conn: &Connection, decided: &Decided) -> Sql<()> {
     let mut delete = conn.prepare_cached("DELETE FROM feed_posts WHERE id = ?1")?;
     for id in &decided.deleted {
         delete.execute([id.as_str().as_bytes()])?;
