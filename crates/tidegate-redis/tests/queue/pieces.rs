@@ -64,7 +64,7 @@ async fn a_claim_in_pieces_gives_what_one_script_would() {
         ours.schedule(&name, &some).await.unwrap();
     }
     let id = |n: usize| TaskId::parse(&format!("t{n:04}")).unwrap();
-    let handout = ours.claim(&wants(&[name.clone()], 512)).await.unwrap().remove(0);
+    let handout = ours.claim(&wants(std::slice::from_ref(&name), 512)).await.unwrap().remove(0);
     let ids: Vec<TaskId> = handout.tasks.iter().map(|task| task.id.clone()).collect();
     // The earliest, and an eighth of the newest.
     let want: Vec<TaskId> = (0..448).chain((936..1_000).rev()).map(id).collect();
