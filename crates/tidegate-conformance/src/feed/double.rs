@@ -371,7 +371,6 @@ impl MemoryStore {
 
     /// An empty one.
     #[must_use]
-    #[expect(clippy::new_ret_no_self, reason = "stores are shared")]
     pub fn new() -> Arc<Self> {
         Self::on(Arc::default())
     }

@@ -55,7 +55,7 @@ fn run(conn: &Connection, round: usize) {
     load::remains(conn, &a).expect("readable");
     load::left(conn, &a, 5).expect("readable");
     read::posts(conn, &[post(1)]).expect("readable");
-    read::authors(conn, &[a.clone()], Millis(0)).expect("readable");
+    read::authors(conn, std::slice::from_ref(&a), Millis(0)).expect("readable");
     let place = Place { at: Millis(9), post: post(9) };
     for order in [Order::Newest, Order::Oldest] {
         for edge in [Edge::Instant(Millis(50)), Edge::Before(place.clone()), Edge::After(place.clone())] {
@@ -64,7 +64,7 @@ fn run(conn: &Connection, round: usize) {
     }
     read::ties(conn, &a).expect("readable");
     read::reposts(conn, &post(3), Some(&a), 5).expect("readable");
-    read::reposts_by(conn, &post(3), &[a.clone()]).expect("readable");
+    read::reposts_by(conn, &post(3), std::slice::from_ref(&a)).expect("readable");
     let page: Page<_> = read::follows(conn, &a, Some(&b), 5).expect("readable");
     assert!(page.next.is_none());
 }
