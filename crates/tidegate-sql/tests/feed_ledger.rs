@@ -98,7 +98,8 @@ async fn a_commit_survives_what_kills_its_server_and_waits_in_the_outbox(server:
     ledger.outbox().relay(MAX_OUTBOX_BATCH, &takes).await.unwrap();
     let mut told = takes.0.into_inner().unwrap();
     let mut right: Vec<i64> = done.outbox.iter().map(|entry| entry.id).collect();
-    (told.sort_unstable(), right.sort_unstable());
+    told.sort_unstable();
+    right.sort_unstable();
     assert_eq!((told, right.len()), (right.clone(), 3));
     assert_eq!(ledger.authors(&[user("ann")], Millis(0)).await.unwrap()[0].entries.len(), 1);
 }
