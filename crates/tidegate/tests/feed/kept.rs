@@ -73,7 +73,7 @@ async fn own_changes_show_at_once_and_others_within_the_bound() {
         world.text("ann", &name, 100 - n).await;
         right.insert(0, name);
         right.truncate(10);
-        assert_eq!(own(&*world.feed().page(&ask("me", 10)).await.unwrap()), right);
+        assert_eq!(own(&world.feed().page(&ask("me", 10)).await.unwrap()), right);
         let published = Instant::now();
         loop {
             let asked = Instant::now();
