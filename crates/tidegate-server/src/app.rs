@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use tidegate::feed::Feed;
 use tidegate::lock::Locks;
 use tidegate::queue::Queues;
 use tidegate::{Catalog, Operations, Orders, Products, Tidegate};
@@ -13,6 +14,7 @@ use crate::access::Tokens;
 use crate::config::{Limits, ServerConfig, ServerError, Surface};
 use crate::metrics::requests::RequestMetrics;
 use crate::origins::Namespaces;
+use crate::request::feed_cursor::Cursors;
 use crate::serve::registry::Registry;
 
 /// The server's parts, shared by every connection.
@@ -44,6 +46,10 @@ pub(crate) struct App {
     pub(crate) queues: Option<Queues>,
     /// Locks, if this instance has a store for them.
     pub(crate) locks: Option<Locks>,
+    /// The feed, if this instance has one.
+    pub(crate) feed: Option<Feed>,
+    /// Signs the cursors of feeds.
+    pub(crate) cursors: Cursors,
     stopping: AtomicBool,
     stopped: watch::Sender<bool>,
     gave_up: watch::Sender<bool>,
@@ -65,6 +71,8 @@ impl App {
             products: tidegate.products(),
             queues: tidegate.queues(),
             locks: tidegate.locks(),
+            feed: tidegate.feed(),
+            cursors: Cursors::new(tidegate.ledger_id().0),
             tidegate,
             tokens: Tokens::new(config.tokens),
             manual_clock: config.manual_clock,

@@ -388,6 +388,7 @@ impl Stores {
         options.create = !self.existing;
         options.pool_size = self.connections;
         options.writers = self.writers;
+        options.max_followees = self.max_followees;
         let ledger = match tidegate_sql::SqlLedger::open(options).await {
             Ok(ledger) => ledger,
             Err(e) => {
@@ -428,24 +429,13 @@ impl Stores {
             #[cfg(not(feature = "redis"))]
             Some(never) => match never {},
         };
-        let Products { queues, locks } = products;
+        let Products { queues, locks, feed: feed_store } = products;
+        let feed: Option<Arc<dyn tidegate_backend::FeedLedger>> = Some(ledger.clone());
         let settings = self.settings;
-        Ok(Parts {
-            ledger,
-            gate,
-            deadlines,
-            bus,
-            cache,
-            hot_keys: None,
-            queues,
-            locks,
-            feed: None,
-            feed_store: None,
-            settings,
-        })
+        Ok(Parts { ledger, gate, deadlines, bus, cache, hot_keys: None, queues, locks, feed, feed_store, settings })
     }
 
-    /// General queues and locks.
+    /// General queues, locks, and copies of the feed.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
     async fn products(&self, url: &str) -> Result<Products> {
         let mut products = Products::default();
@@ -467,14 +457,22 @@ impl Stores {
         if let (Some(connector), true) = (&shared, self.locks) {
             products.locks = Some(Arc::new(tidegate_redis::RedisLocks::open(connector.clone())));
         }
-        #[cfg(not(all(feature = "redis", any(feature = "queue", feature = "lock"))))]
+        #[cfg(all(feature = "redis", feature = "feed"))]
+        if let Some(connector) = &shared {
+            let options = tidegate_redis::RedisFeedOptions::default();
+            products.feed = Some(Arc::new(tidegate_redis::RedisFeed::open(connector.clone(), options)?));
+        }
+        #[cfg(not(all(feature = "redis", any(feature = "queue", feature = "lock", feature = "feed"))))]
         let _ = (url, shared, &mut products);
         Ok(products)
     }
 
-    /// Whether general queues or locks lie in the store that nodes share.
+    /// Whether general queues, locks or copies of the feed lie in the store that nodes share.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
     fn wants_products(&self) -> bool {
+        if cfg!(feature = "feed") {
+            return true;
+        }
         #[cfg(feature = "queue")]
         if self.queues.is_some() && !self.queues_in_database {
             return true;
@@ -520,12 +518,13 @@ impl Stores {
     }
 }
 
-/// Stores of general queues and locks.
+/// Stores of general queues, of locks, and of copies of the feed.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 #[derive(Default)]
 struct Products {
     queues: Option<Arc<dyn tidegate_backend::QueueStore>>,
     locks: Option<Arc<dyn tidegate_backend::LockStore>>,
+    feed: Option<Arc<dyn tidegate_backend::FeedStore>>,
 }
 
 #[cfg(all(feature = "redis", any(feature = "mysql", feature = "postgres")))]
@@ -537,6 +536,9 @@ impl Products {
         }
         if let Some(locks) = self.locks {
             locks.close().await;
+        }
+        if let Some(feed) = self.feed {
+            feed.close().await;
         }
     }
 }
@@ -557,47 +559,4 @@ impl fmt::Debug for Stores {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refusal(ledger: &str, store: &str) -> Option<String> {
-        Stores::new(ledger).and_then(|stores| stores.store(store)).err().map(|e| e.to_string())
-    }
-
-    #[test]
-    fn what_cannot_be_used_is_refused_without_its_password() {
-        for (ledger, store, want) in [
-            ("ledger.db", "embedded", "it is no ledger; write sqlite:PATH"),
-            ("oracle://scott:tiger@h/d", "embedded", "it is no ledger; write sqlite:PATH"),
-            ("sqlite:", "embedded", "it names no file"),
-            ("sqlite::memory:", "embedded", "it names no file"),
-            ("sqlite:a.db?x=1", "embedded", "it names no file"),
-            ("sqlite:a.db", "memcached://u:tiger@h", "it is no store; write embedded"),
-            ("sqlite:a.db", "embedded:", "it is no store; write embedded"),
-            ("mysql://u:ti/tiger@h/d", "embedded", "its user or password holds a character"),
-            ("sqlite:a.db", "redis://:ti?tiger@h", "its user or password holds a character"),
-        ] {
-            let refused = refusal(ledger, store).unwrap_or_else(|| panic!("{ledger} with {store} is taken"));
-            assert!(refused.starts_with(want) && !refused.contains("tiger"), "{refused}");
-        }
-        assert_eq!(refusal("sqlite:a.db", "embedded"), None);
-        assert_eq!(
-            Stores::new("sqlite://a/b.db").map(|s| s.file().map(Path::to_path_buf)).ok().flatten(),
-            Some("a/b.db".into())
-        );
-    }
-
-    #[cfg(all(feature = "mysql", feature = "postgres", feature = "redis"))]
-    #[test]
-    fn a_sqlite_file_is_not_shared_and_a_server_is() {
-        let refused = refusal("sqlite:a.db", "redis://:tiger@h").expect("refused");
-        assert!(refused.starts_with("one process owns a SQLite ledger") && !refused.contains("tiger"), "{refused}");
-        for ledger in ["mysql://u:p@h/d", "mariadb://u:p@h/d", "postgres://u:p@h/d", "postgresql://u:p@h/d"] {
-            for store in ["embedded", "redis://h", "rediss://h", "redis-sentinel://h/s", "redis-cluster://h"] {
-                assert_eq!(refusal(ledger, store), None, "{ledger} with {store}");
-            }
-        }
-        let shown = format!("{:?}", Stores::new("mysql://u:tiger@h/d").expect("a ledger"));
-        assert!(!shown.contains("tiger"), "{shown}");
-    }
-}
+mod tests;

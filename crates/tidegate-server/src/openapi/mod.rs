@@ -79,6 +79,7 @@ const TAGS: &[(&str, &str)] = &[
     ("cache", "Values of other services, read through."),
     ("queues", "Tasks that are handed out at an instant, until somebody acknowledges them."),
     ("locks", "Only one of us at a time, with fences."),
+    ("feed", "What those whom a user follows published, newest first."),
     ("events", "What happened, in order, nothing skipped."),
     ("operations", "Health, metrics, the clock, reconciliation."),
 ];
@@ -171,13 +172,18 @@ fn path_parameters(route: &'static Route) -> impl Iterator<Item = Parameter> {
     })
 }
 
+fn number_schema(max: usize, default: usize) -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .minimum(Some(1))
+        .maximum(Some(max as u64))
+        .default(Some(default.into()))
+}
+
 fn query_parameter(param: &Param) -> Parameter {
     let schema = match param.kind {
-        ParamKind::Limit => ObjectBuilder::new()
-            .schema_type(Type::Integer)
-            .minimum(Some(1))
-            .maximum(Some(MAX_LIMIT as u64))
-            .default(Some(DEFAULT_LIMIT.into())),
+        ParamKind::Limit => number_schema(MAX_LIMIT, DEFAULT_LIMIT),
+        ParamKind::Number { max, default } => number_schema(max, default),
         ParamKind::After => ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).default(Some(0.into())),
         ParamKind::Choice(names) => {
             ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names.iter().copied()))

@@ -67,15 +67,19 @@ impl Schemas {
     }
 
     fn results(&mut self, name: &str, field: &str, thing: RefOr<Schema>) -> RefOr<Schema> {
+        self.results_of(name, Some((field, thing)))
+    }
+
+    fn results_of(&mut self, name: &str, thing: Option<(&str, RefOr<Schema>)>) -> RefOr<Schema> {
         let problem = self.problem();
-        let result = ObjectBuilder::new()
-            .property(
-                "status",
-                ObjectBuilder::new().schema_type(Type::Integer).description(Some("As if it had been sent alone.")),
-            )
-            .property(field, thing)
-            .property("problem", problem)
-            .required("status");
+        let mut result = ObjectBuilder::new().property(
+            "status",
+            ObjectBuilder::new().schema_type(Type::Integer).description(Some("As if it had been sent alone.")),
+        );
+        if let Some((field, thing)) = thing {
+            result = result.property(field, thing);
+        }
+        let result = result.property("problem", problem).required("status");
         let results = ObjectBuilder::new().property("results", ArrayBuilder::new().items(result)).required("results");
         self.keep(name, results)
     }
@@ -84,6 +88,11 @@ impl Schemas {
     pub(crate) fn batch_of_flags(&mut self, name: &str, field: &str) -> RefOr<Schema> {
         let flag = ObjectBuilder::new().schema_type(Type::Boolean);
         self.results(name, field, flag.into())
+    }
+
+    /// The answers of a batch that shows nothing of what was done.
+    pub(crate) fn statuses(&mut self, name: &str) -> RefOr<Schema> {
+        self.results_of(name, None)
     }
 
     /// A body the server takes.

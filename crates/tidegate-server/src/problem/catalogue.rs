@@ -68,6 +68,9 @@ kinds! {
     UNKNOWN_REFUND "unknown-refund" 404 "Unknown refund" false
         "There is no refund with this id."
         "Take the id from `GET /v1/refunds`."
+    UNKNOWN_POST "unknown-post" 404 "Unknown post" false
+        "There is no such post: nobody has published it, or it was deleted; or one to show again that not everybody sees."
+        "Correct the id."
     UNKNOWN_NAMESPACE "unknown-namespace" 404 "Unknown namespace" false
         "The server's configuration has no namespace of this name."
         "Correct the name, or add `[cache.namespace.NAME]` to the configuration and restart the server."
@@ -90,8 +93,8 @@ kinds! {
         "Fewer units of `sku` are available than the order asks for. Nothing was held."
         "Order at most `available` units, or wait until held units are released."
     LIMIT_REACHED "limit-reached" 409 "Limit reached" false
-        "The order would exceed the limit of `sku` for one order or for one buyer. `limit` is the limit, `already` what counts against it."
-        "Order at most `limit` less `already` units of it."
+        "The order would exceed the limit of `sku` for one order or for one buyer: `limit` is the limit, `already` what counts against it. Or the user follows as many users as `feed.max_followees` allows."
+        "Order at most `limit` less `already` units of it; or unfollow somebody first."
     NOT_ON_SALE "not-on-sale" 409 "Not on sale yet" false
         "The sale of `sku` begins later."
         "Order again when it is on sale (`on_sale_from` of the SKU)."
@@ -131,6 +134,9 @@ kinds! {
     LOCK_LOST "lock-lost" 409 "Lost" false
         "The lock is not held with this token: it ran out, was taken by another, or was released."
         "Stop what the lock protects, then take the lock again."
+    CURSOR_EXPIRED "cursor-expired" 410 "Cursor expired" false
+        "The place where the page before ended is no longer among the seven days that a feed shows."
+        "Begin without a cursor."
     STALE "stale" 412 "Changed in between" false
         "The SKU's version is not the one in `If-Match`. Nothing was changed."
         "Read the SKU again, decide again, and send its present `ETag`."

@@ -23,6 +23,13 @@ pub(crate) struct Param {
 pub(crate) enum ParamKind {
     /// Items of a page, `1..=`[`MAX_LIMIT`].
     Limit,
+    /// A whole number from 1, of things.
+    Number {
+        /// The largest.
+        max: usize,
+        /// What it is when it is left out.
+        default: usize,
+    },
     /// Where a page goes on.
     Cursor,
     /// An event's cursor, >= 0.
@@ -82,13 +89,18 @@ impl<'q> Query<'q> {
         self.faults.take(format_args!("/{name}"), parsed)
     }
 
+    /// A whole number, `1..=max`, if it was sent.
+    pub(crate) fn number(&mut self, name: &str, max: usize) -> Option<usize> {
+        let parse = |text: &str| match text.parse() {
+            Ok(number) if (1..=max).contains(&number) && text.bytes().all(|b| b.is_ascii_digit()) => Ok(number),
+            _ => Err(format!("must be a whole number from 1 to {max}")),
+        };
+        self.parsed(name, parse)
+    }
+
     /// `limit`, or the default.
     pub(crate) fn limit(&mut self) -> usize {
-        let parse = |text: &str| match text.parse() {
-            Ok(limit) if (1..=MAX_LIMIT).contains(&limit) && text.bytes().all(|b| b.is_ascii_digit()) => Ok(limit),
-            _ => Err(format!("must be a whole number from 1 to {MAX_LIMIT}")),
-        };
-        self.parsed("limit", parse).unwrap_or(DEFAULT_LIMIT)
+        self.number("limit", MAX_LIMIT).unwrap_or(DEFAULT_LIMIT)
     }
 
     /// `limit` and `cursor`.

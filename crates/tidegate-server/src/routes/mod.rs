@@ -3,6 +3,7 @@
 mod admin;
 mod cache;
 mod events;
+mod feed;
 mod locks;
 mod machine;
 mod orders;
@@ -43,6 +44,9 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
         queues::leases::ROUTES,
         queues::dead::ROUTES,
         locks::ROUTES,
+        feed::ROUTES,
+        feed::posts::ROUTES,
+        feed::users::ROUTES,
         events::ROUTES,
         machine::ROUTES,
         pages::ROUTES,

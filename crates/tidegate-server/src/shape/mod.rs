@@ -1,6 +1,7 @@
 //! What the server answers: borrowed shapes, serialized straight from the library's values and described for OpenAPI.
 
 pub(crate) mod event;
+pub(crate) mod feed;
 pub(crate) mod instant;
 pub(crate) mod lock;
 pub(crate) mod names;

@@ -54,3 +54,30 @@ struct BatchShape<'a, T: Serialize> {
 pub(crate) fn batch<T: Serialize>(results: Vec<BatchItem<'_, T>>) -> Response<Body> {
     reply::json(StatusCode::OK, &BatchShape { results })
 }
+
+/// Answers of a batch that shows nothing of what was done.
+pub(crate) fn statuses(answers: &[Result<(), Problem>]) -> Response<Body> {
+    let results = answers.iter().map(Status).collect();
+    reply::json(StatusCode::OK, &StatusesShape { results })
+}
+
+#[derive(Serialize)]
+struct StatusesShape<'a> {
+    results: Vec<Status<'a>>,
+}
+
+struct Status<'a>(&'a Result<(), Problem>);
+
+impl Serialize for Status<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        match self.0 {
+            Ok(()) => map.serialize_entry("status", &StatusCode::NO_CONTENT.as_u16())?,
+            Err(problem) => {
+                map.serialize_entry("status", &problem.status())?;
+                map.serialize_entry("problem", &problem.shape())?;
+            }
+        }
+        map.end()
+    }
+}

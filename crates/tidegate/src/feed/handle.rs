@@ -166,7 +166,7 @@ impl Feed {
     /// [`FeedError::CursorExpired`]; [`FeedError::Invalid`]: a page of no items, or of too many; [`FeedError::Failed`]: neither
     /// the store nor the ledger gives what is needed.
     pub async fn page(&self, ask: &Ask) -> Result<Arc<Page>> {
-        Ok(self.0.page(ask).await?.0)
+        Ok(self.page_and_cost(ask).await?.0)
     }
 
     /// The same, and what it cost.
@@ -174,7 +174,12 @@ impl Feed {
     /// # Errors
     /// As [`Feed::page`].
     pub async fn page_and_cost(&self, ask: &Ask) -> Result<(Arc<Page>, PageCost)> {
-        self.0.page(ask).await
+        let (page, cost) = self.0.page(ask).await?;
+        metrics::counter!("tidegate_feed_pages_total").increment(1);
+        metrics::counter!("tidegate_feed_memory_pages_total").increment(u64::from(cost.kept));
+        metrics::counter!("tidegate_feed_author_sets_read_total").increment(cost.sets);
+        metrics::counter!("tidegate_feed_sql_queries_total").increment(cost.ledger_reads);
+        Ok((page, cost))
     }
 
     /// The feed's now: the ledger's clock.
