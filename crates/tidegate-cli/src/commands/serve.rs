@@ -81,6 +81,7 @@ pub(super) async fn start(config: &Config, stores: Stores, manual_clock: bool) -
         workers: config.workers,
         lease_ms: config.lease_ms,
         cache: config.cache,
+        feed: config.feed,
     };
     Ok(Tidegate::start(parts, options).await?)
 }

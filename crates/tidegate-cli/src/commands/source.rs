@@ -65,8 +65,13 @@ async fn open_ledger(url: &str, store: Option<String>, create: bool) -> Result<S
     let stores = config.stores.clone().stored_clock();
     let opened = if create { stores } else { stores.existing() }.open().await;
     let parts = opened.map_err(|e| not_opened(&config.stores, &ledger, e))?;
-    let options =
-        Options { queue_commands: config.queue_size, workers: false, lease_ms: config.lease_ms, cache: config.cache };
+    let options = Options {
+        queue_commands: config.queue_size,
+        workers: false,
+        lease_ms: config.lease_ms,
+        cache: config.cache,
+        feed: config.feed,
+    };
     let secret = super::token::random()?;
     let token = Token { name: "tool".to_owned(), sha256: hash_token(&secret), role: Role::Ops };
     let local = LocalServer::start(parts, options, vec![token]).await?;

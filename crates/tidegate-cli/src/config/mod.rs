@@ -21,6 +21,7 @@ use std::time::Duration;
 use serde_json::json;
 use tidegate::Stores;
 use tidegate::core::{LatePayment, Settings};
+use tidegate::feed::FeedOptions;
 use tidegate::products::CacheOptions;
 use tidegate::queue::QueueOptions;
 use tidegate_server::{Limits, Namespace};
@@ -76,6 +77,8 @@ pub struct Config {
     pub queues: QueueOptions,
     /// How the caches run.
     pub cache: CacheOptions,
+    /// How the feed runs.
+    pub feed: FeedOptions,
     /// What `/v1/cache` reads through.
     pub namespaces: Vec<Namespace>,
     /// Bounds of the HTTP server.
@@ -162,6 +165,10 @@ impl Config {
             max_attempts: u32::try_from(number("queues.max_attempts")).unwrap_or(1).max(1),
         };
         let cache = cache::options(|path| get(&layers, path));
+        let mut feed = FeedOptions::default();
+        feed.follow_cache_bytes = size("feed.follow_cache_bytes");
+        feed.page_cache_bytes = size("feed.page_cache_bytes");
+        feed.post_for = tidegate::cache::Ttl::try_from(time("feed.body_for")).unwrap_or(feed.post_for);
 
         // What was refused as it stands is told already; the rest is looked at all the same, so that nothing is told only later.
         let (ledger, store) = (text("ledger"), text("store"));
@@ -181,6 +188,7 @@ impl Config {
                 .partitions(count("redis.partitions"))
                 .response_timeout(time("redis.response_timeout"))
                 .queues_in_database(text("queues.store") == "ledger")
+                .max_followees(count("feed.max_followees"))
         });
         let authority = Some(text("redis.ca_file")).filter(|file| !file.is_empty()).map(|file| {
             let read = std::fs::read(&file);
@@ -226,6 +234,7 @@ impl Config {
                     threads,
                     queues,
                     cache,
+                    feed,
                     namespaces,
                     limits,
                     tokens,
@@ -316,6 +325,7 @@ mod tests {
         assert_eq!(config.lease_ms, tidegate::Options::default().lease_ms);
         assert_eq!(config.cache, CacheOptions::default());
         assert_eq!(config.queues, QueueOptions::default());
+        assert_eq!(config.feed, FeedOptions::default());
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl Value {
             Kind::Time(min, max) => match self.text().and_then(milliseconds) {
                 Some(ms) if (min..=max).contains(&ms) => Ok(()),
                 _ => Err(format!(
-                    "must be a length of time from \"{}\" to \"{}\", such as \"500ms\", \"10s\", \"5m\", \"1h\"",
+                    "must be a length of time from \"{}\" to \"{}\", such as \"500ms\", \"10s\", \"5m\", \"1h\", \"7d\"",
                     time_text(min),
                     time_text(max)
                 )),
@@ -132,7 +132,7 @@ impl Value {
             Kind::TimeOrOff(min, max) => match self.text().and_then(milliseconds) {
                 Some(ms) if (min..=max).contains(&ms) => Ok(()),
                 _ => Err(format!(
-                    "must be \"off\" or a length of time from \"{}\" to \"{}\", such as \"500ms\", \"10s\", \"5m\", \"1h\"",
+                    "must be \"off\" or a length of time from \"{}\" to \"{}\", such as \"500ms\", \"10s\", \"5m\", \"1h\", \"7d\"",
                     time_text(min),
                     time_text(max)
                 )),
@@ -234,6 +234,8 @@ fn measured(text: &str, units: &[(&str, i64)]) -> Option<i64> {
 
 fn time_text(ms: i64) -> String {
     match ms {
+        ms if ms % 86_400_000 == 0 && ms > 0 => format!("{}d", ms / 86_400_000),
+        ms if ms % 3_600_000 == 0 && ms > 0 => format!("{}h", ms / 3_600_000),
         ms if ms % 60_000 == 0 && ms > 0 => format!("{}m", ms / 60_000),
         ms if ms % 1_000 == 0 => format!("{}s", ms / 1_000),
         ms => format!("{ms}ms"),
