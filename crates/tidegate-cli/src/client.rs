@@ -217,6 +217,9 @@ impl Client {
                     "unauthenticated: the server at {} wants a token; give one with --token or TIDEGATE_TOKEN",
                     self.base
                 )),
+                403 if reply.body.get("code").and_then(Value::as_str) != Some("forbidden") => {
+                    Failure::Usage(reply.problem())
+                }
                 401 | 403 => {
                     Failure::Usage(format!("{}; give another token with --token or TIDEGATE_TOKEN", reply.problem()))
                 }

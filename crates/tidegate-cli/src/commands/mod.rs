@@ -6,7 +6,7 @@ pub mod completions;
 pub mod config;
 pub mod demo;
 pub mod export;
-pub mod import_skus;
+pub mod import;
 pub mod openapi;
 pub mod queue;
 pub mod reconcile;
@@ -57,7 +57,15 @@ enum Command {
     #[command(after_help = "Example:\n  tidegate import-skus catalogue.csv --to http://127.0.0.1:8080\n\n\
                             CSV columns: sku, title, price (decimal) or price_minor, currency, on_hand, hold_seconds, \
                             max_per_order, max_per_buyer, on_sale_from, attributes (JSON)")]
-    ImportSkus(import_skus::Args),
+    ImportSkus(import::Args),
+    /// Import follows from CSV or NDJSON; repeatable
+    #[command(after_help = "Example:\n  tidegate import-follows follows.csv --to http://127.0.0.1:8080\n\n\
+                            CSV columns: user, other, since (RFC 3339; left out: now)")]
+    ImportFollows(import::Args),
+    /// Import posts and reposts from CSV or NDJSON; repeatable when each has its post_id
+    #[command(after_help = "Example:\n  tidegate import-posts posts.ndjson --to http://127.0.0.1:8080\n\n\
+                            CSV columns: author, post_id, body or repost_of, published_at, visibility")]
+    ImportPosts(import::Args),
     /// Export orders, SKUs or the stock ledger as CSV or NDJSON
     #[command(after_help = "Example:\n  tidegate export orders --format ndjson --output orders.ndjson")]
     Export(export::Args),
@@ -97,7 +105,9 @@ pub fn run(cli: Cli) -> Result {
         Command::Worker(args) => worker::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Replay(args) => replay::run(args),
-        Command::ImportSkus(args) => import_skus::run(args),
+        Command::ImportSkus(args) => import::run(args, &import::SKUS),
+        Command::ImportFollows(args) => import::run(args, &import::FOLLOWS),
+        Command::ImportPosts(args) => import::run(args, &import::POSTS),
         Command::Export(args) => export::run(args),
         Command::Reconcile(args) => reconcile::run(args),
         Command::Clock(args) => clock::run(args),

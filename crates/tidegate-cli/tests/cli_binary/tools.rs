@@ -11,6 +11,8 @@ const COMMANDS: [&str; 20] = [
     "demo",
     "replay",
     "import-skus",
+    "import-follows",
+    "import-posts",
     "export",
     "reconcile",
     "clock show",
@@ -227,4 +229,38 @@ fn the_tools_open_a_stopped_ledger_whichever_its_clock() {
         let status = run(&["clock", "show", "--json", "--ledger", &ledger]).expect(0, &[]).json();
         assert_eq!(status["manual"], !more.is_empty(), "{status}");
     }
+}
+
+/// A community goes in, twice, and is there; each row that cannot be used is named.
+#[test]
+fn follows_and_posts_go_in() {
+    let dir = folder();
+    let serve = Serve::start(dir.path(), &[]);
+    let import = |verb: &str, file: &str, text: &str| {
+        let file = write(dir.path(), file, text);
+        run(&[verb, file.to_str().expect("UTF-8"), "--json", "--to", &serve.url])
+    };
+    let posts = "author,post_id,body,published_at,repost_of,visibility\n\
+        ann,p1,\"Tea, hot\",,,\nbob,p2,,,p1,\nann,p3,x,2001-01-01T00:00:00Z,,private\n";
+    let report = import("import-posts", "p.csv", posts).expect(0, &[]).json();
+    assert_eq!(report, json!({ "read": 3, "created": 3, "updated": 0, "refused": 0, "refusals": [] }));
+    let again = import("import-posts", "p.csv", posts).expect(0, &[]).json();
+    assert_eq!((&again["created"], &again["updated"]), (&json!(0), &json!(3)));
+    let lines = "{\"author\":\"ann\",\"post_id\":\"p4\",\"body\":\"y\",\"edited_at\":null}\n{\"author\":\"ann\",\"post_id\":\"p1\",\"body\":\"z\"}\n{\"post_id\":\"p5\"}\n";
+    let report = import("import-posts", "p.ndjson", lines)
+        .expect(1, &["p.ndjson:2", "idempotency-mismatch", "p.ndjson:3"])
+        .json();
+    assert_eq!((&report["created"], &report["refused"]), (&json!(1), &json!(2)));
+    assert_eq!(report["refusals"][0]["post_id"], "p1");
+
+    let follows = "user,other,since\nme,ann,2020-01-01T00:00:00Z\nme,bob,\nme,me,\nme,,\n";
+    let report =
+        import("import-follows", "f.csv", follows).expect(1, &["f.csv:4", "f.csv:5", "\"other\" is empty"]).json();
+    assert_eq!((&report["created"], &report["refused"]), (&json!(2), &json!(2)));
+    import("import-follows", "g.csv", "user,follows\n").expect(2, &["unknown column"]);
+    let (_, page) = serve.call("GET", "/v1/users/me/feed", None, None);
+    let ids: Vec<&str> =
+        page["items"].as_array().expect("items").iter().filter_map(|item| item["post"]["post_id"].as_str()).collect();
+    assert_eq!(ids, ["p4", "p1"], "{page}");
+    assert_eq!(page["items"][1]["reason_count"], 2);
 }

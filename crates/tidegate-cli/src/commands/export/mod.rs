@@ -7,7 +7,7 @@ mod sink;
 use futures_util::{StreamExt, stream};
 use serde_json::Value;
 
-use super::import_skus::Format;
+use super::import::Format;
 use super::source::{Source, SourceArgs};
 use crate::client::segment;
 use crate::failure::{Failure, Result};

@@ -1,45 +1,53 @@
-//! Rows of a SKU file: CSV or NDJSON, one SKU a row, each with its line number. A row that cannot be read is a row with
-//! a reason; the next one is read all the same.
+//! Rows of a file: CSV or NDJSON, one thing a row, each with its line number. A row that cannot be read is a row with a
+//! reason; the next one is read all the same.
 
 use std::io::{BufRead, BufReader, Read};
 
-use csv::StringRecord;
-use serde_json::{Map, Value, json};
-use tidegate::core::Currency;
-
 use super::Format;
 use crate::config::keys::nearest;
+use csv::StringRecord;
+use serde_json::{Map, Value, json};
 
 /// Longest line of NDJSON, in bytes.
 const MAX_LINE: u64 = 1 << 20;
 
-/// Columns of CSV that say what a SKU shall be.
-const COLUMNS: [&str; 11] = [
-    "sku",
-    "title",
-    "price_minor",
-    "price",
-    "currency",
-    "on_hand",
-    "hold_seconds",
-    "max_per_order",
-    "max_per_buyer",
-    "on_sale_from",
-    "attributes",
-];
-/// Columns and fields of an export that are read only: passed over.
-const READ_ONLY: [&str; 5] = ["available", "held", "sold", "version", "stock_version"];
-/// Read separately: an archived SKU is made and archived again.
-const ARCHIVED: &str = "archived";
+/// What a file holds.
+pub struct Layout {
+    /// Columns of CSV.
+    pub columns: &'static [&'static str],
+    /// Columns and fields of an export that are read only: passed over.
+    pub read_only: &'static [&'static str],
+    /// The column that no file is without.
+    pub required: &'static str,
+    /// The body of a row of CSV, given its cells that are not empty.
+    pub from_cells: fn(&Cells<'_>) -> Result<Map<String, Value>, String>,
+}
+
+/// The cells of a row of CSV by their columns' names; none is empty.
+pub struct Cells<'a> {
+    columns: &'a [String],
+    record: &'a StringRecord,
+}
+
+impl<'a> Cells<'a> {
+    /// The cell of a column, if it is not empty.
+    pub fn get(&self, name: &str) -> Option<&'a str> {
+        let at = self.columns.iter().position(|column| column == name)?;
+        self.record.get(at).filter(|text| !text.is_empty())
+    }
+
+    /// These cells as texts.
+    pub fn texts(&self, names: &[&str]) -> Map<String, Value> {
+        names.iter().filter_map(|name| Some(((*name).to_owned(), json!(self.get(name)?)))).collect()
+    }
+}
 
 /// One row.
 pub struct Row {
     /// Its line in the file, from 1.
     pub line: u64,
-    /// The body of its `PUT`, with `sku`; or why it cannot be read.
-    pub sku: Result<Map<String, Value>, String>,
-    /// Whether it shall be archived.
-    pub archived: bool,
+    /// What it says; or why it cannot be read.
+    pub body: Result<Map<String, Value>, String>,
     /// About how long it is, in bytes.
     pub bytes: usize,
 }
@@ -47,7 +55,12 @@ pub struct Row {
 type Input = BufReader<Box<dyn Read + Send>>;
 
 /// The rows of a file.
-pub enum Rows {
+pub struct Rows {
+    layout: &'static Layout,
+    text: Text,
+}
+
+enum Text {
     /// CSV, with the columns of its header.
     Csv(Box<csv::Reader<Input>>, Vec<String>),
     /// NDJSON, with the number of the line before.
@@ -59,42 +72,44 @@ impl Rows {
     ///
     /// # Errors
     /// What is wrong with the header.
-    pub fn open(mut input: Input, format: Option<Format>) -> Result<Self, String> {
+    pub fn open(mut input: Input, format: Option<Format>, layout: &'static Layout) -> Result<Self, String> {
         let start = input.fill_buf().map_err(|e| format!("cannot be read: {e}"))?;
         if start.starts_with(b"\xef\xbb\xbf") {
             input.consume(3);
         }
         let start = input.fill_buf().map_err(|e| format!("cannot be read: {e}"))?;
         let first = start.iter().find(|b| !b.is_ascii_whitespace());
-        match format.unwrap_or(if first == Some(&b'{') { Format::Ndjson } else { Format::Csv }) {
-            Format::Ndjson => Ok(Rows::Ndjson(input, 0)),
+        let text = match format.unwrap_or(if first == Some(&b'{') { Format::Ndjson } else { Format::Csv }) {
+            Format::Ndjson => Text::Ndjson(input, 0),
             Format::Csv => {
                 let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(input);
                 let header = reader.headers().map_err(|e| format!("the header cannot be read: {e}"))?;
                 let columns: Vec<String> = header.iter().map(|name| name.trim().to_owned()).collect();
-                check_header(&columns)?;
-                Ok(Rows::Csv(Box::new(reader), columns))
+                check_header(&columns, layout)?;
+                Text::Csv(Box::new(reader), columns)
             }
-        }
+        };
+        Ok(Self { layout, text })
     }
 }
 
-fn check_header(columns: &[String]) -> Result<(), String> {
+fn check_header(columns: &[String], layout: &Layout) -> Result<(), String> {
     for (i, name) in columns.iter().enumerate() {
         if columns[..i].contains(name) {
             return Err(format!("the header names column {name:?} twice"));
         }
-        let known = || COLUMNS.iter().chain(&READ_ONLY).copied().chain([ARCHIVED]);
+        let known = || layout.columns.iter().chain(layout.read_only).copied();
         if !known().any(|column| column == name) {
             let hint = nearest(name, known()).map_or_else(
-                || format!("the columns are {}", COLUMNS.join(", ")),
+                || format!("the columns are {}", layout.columns.join(", ")),
                 |near| format!("did you mean {near:?}?"),
             );
             return Err(format!("unknown column {name:?} in the header; {hint}"));
         }
     }
-    if !columns.iter().any(|name| name == "sku") {
-        return Err("the header has no column \"sku\"; the first line of a CSV file names its columns".to_owned());
+    let required = layout.required;
+    if !columns.iter().any(|name| name == required) {
+        return Err(format!("the header has no column {required:?}; the first line of a CSV file names its columns"));
     }
     Ok(())
 }
@@ -103,40 +118,41 @@ impl Iterator for Rows {
     type Item = Row;
 
     fn next(&mut self) -> Option<Row> {
-        match self {
-            Rows::Csv(reader, columns) => {
+        let layout = self.layout;
+        match &mut self.text {
+            Text::Csv(reader, columns) => {
                 let mut record = StringRecord::new();
                 let line = reader.position().line();
                 match reader.read_record(&mut record) {
                     Ok(false) => None,
                     Ok(true) => {
                         let line = record.position().map_or(line, csv::Position::line);
-                        let (sku, archived) = from_csv(columns, &record);
-                        Some(Row { line, sku, archived, bytes: record.as_slice().len() + 200 })
+                        let body = from_csv(columns, &record, layout);
+                        Some(Row { line, body, bytes: record.as_slice().len() + 200 })
                     }
                     Err(e) => {
                         // A broken file gives no further rows; a broken row does.
                         let line = e.position().map_or(line, csv::Position::line);
                         let more = matches!(e.kind(), csv::ErrorKind::Utf8 { .. });
-                        let row = Row { line, sku: Err(e.to_string()), archived: false, bytes: 0 };
+                        let row = Row { line, body: Err(e.to_string()), bytes: 0 };
                         if !more {
-                            *self = Rows::Ndjson(BufReader::new(Box::new(std::io::empty())), 0);
+                            self.text = Text::Ndjson(BufReader::new(Box::new(std::io::empty())), 0);
                         }
                         Some(row)
                     }
                 }
             }
-            Rows::Ndjson(input, line) => next_json(input, line),
+            Text::Ndjson(input, line) => next_json(input, line, layout),
         }
     }
 }
 
-fn next_json(input: &mut Input, line: &mut u64) -> Option<Row> {
+fn next_json(input: &mut Input, line: &mut u64, layout: &Layout) -> Option<Row> {
     loop {
         let mut bytes = Vec::new();
         let read = input.by_ref().take(MAX_LINE + 1).read_until(b'\n', &mut bytes);
         *line += 1;
-        let refused = |why: String| Some(Row { line: *line, sku: Err(why), archived: false, bytes: 0 });
+        let refused = |why: String| Some(Row { line: *line, body: Err(why), bytes: 0 });
         match read {
             Err(e) => {
                 *input = BufReader::new(Box::new(std::io::empty()));
@@ -156,16 +172,13 @@ fn next_json(input: &mut Input, line: &mut u64) -> Option<Row> {
                 return refused(format!("the line is longer than {MAX_LINE} bytes"));
             }
             Ok(_) if bytes.trim_ascii().is_empty() => {}
-            Ok(n) => {
-                let (sku, archived) = from_json(&bytes);
-                return Some(Row { line: *line, sku, archived, bytes: n });
-            }
+            Ok(n) => return Some(Row { line: *line, body: from_json(&bytes, layout), bytes: n }),
         }
     }
 }
 
 /// JSON, unless it holds a whole number that would lose digits on the way.
-fn json_of(bytes: &[u8]) -> Result<Value, String> {
+pub fn json_of(bytes: &[u8]) -> Result<Value, String> {
     let value = serde_json::from_slice(bytes).map_err(|e| format!("is not JSON: {e}"))?;
     match too_large(bytes) {
         None => Ok(value),
@@ -197,95 +210,28 @@ fn too_large(json: &[u8]) -> Option<String> {
     None
 }
 
-fn from_json(bytes: &[u8]) -> (Result<Map<String, Value>, String>, bool) {
+fn from_json(bytes: &[u8], layout: &Layout) -> Result<Map<String, Value>, String> {
     match json_of(bytes) {
-        Ok(Value::Object(mut sku)) => {
-            READ_ONLY.iter().for_each(|field| drop(sku.remove(*field)));
-            let archived = sku.remove(ARCHIVED) == Some(Value::Bool(true));
-            // An export writes what does not apply as null; a new SKU has none of it.
-            sku.retain(|_, value| !value.is_null());
-            (Ok(sku), archived)
+        Ok(Value::Object(mut body)) => {
+            layout.read_only.iter().for_each(|field| drop(body.remove(*field)));
+            // An export writes what does not apply as null; a new thing has none of it.
+            body.retain(|_, value| !value.is_null());
+            Ok(body)
         }
-        Ok(_) => (Err("the line is no JSON object".to_owned()), false),
-        Err(why) => (Err(format!("the line {why}")), false),
+        Ok(_) => Err("the line is no JSON object".to_owned()),
+        Err(why) => Err(format!("the line {why}")),
     }
 }
 
-fn from_csv(columns: &[String], record: &StringRecord) -> (Result<Map<String, Value>, String>, bool) {
+fn from_csv(columns: &[String], record: &StringRecord, layout: &Layout) -> Result<Map<String, Value>, String> {
     if record.len() != columns.len() {
-        return (
-            Err(format!(
-                "the row has {} fields, but the header has {}; quote fields that hold commas",
-                record.len(),
-                columns.len()
-            )),
-            false,
-        );
+        return Err(format!(
+            "the row has {} fields, but the header has {}; quote fields that hold commas",
+            record.len(),
+            columns.len()
+        ));
     }
-    let cell = |name: &str| {
-        let at = columns.iter().position(|column| column == name)?;
-        record.get(at).filter(|text| !text.is_empty())
-    };
-    let archived = cell(ARCHIVED) == Some("true");
-    (sku_of(cell), archived)
-}
-
-fn sku_of<'a>(cell: impl Fn(&str) -> Option<&'a str>) -> Result<Map<String, Value>, String> {
-    let mut sku = Map::new();
-    sku.insert("sku".to_owned(), json!(cell("sku").ok_or("the column \"sku\" is empty")?));
-    for name in ["title", "on_sale_from"] {
-        if let Some(text) = cell(name) {
-            sku.insert(name.to_owned(), json!(text));
-        }
-    }
-    for name in ["on_hand", "hold_seconds", "max_per_order", "max_per_buyer"] {
-        if let Some(text) = cell(name) {
-            let number: i64 =
-                text.trim().parse().map_err(|_| format!("{name} is {text:?}, but it must be a whole number"))?;
-            sku.insert(name.to_owned(), json!(number));
-        }
-    }
-    if let Some(text) = cell("attributes") {
-        let value = json_of(text.as_bytes()).map_err(|why| format!("attributes {why}"))?;
-        sku.insert("attributes".to_owned(), value);
-    }
-    if let Some(price) = price(cell("price_minor"), cell("price"), cell("currency"))? {
-        sku.insert("price".to_owned(), price);
-    }
-    Ok(sku)
-}
-
-/// A price from `price_minor` (whole minor units) or `price` (a decimal number), and `currency`.
-fn price(minor: Option<&str>, decimal: Option<&str>, currency: Option<&str>) -> Result<Option<Value>, String> {
-    let (None, None) = (minor, decimal) else {
-        let code = currency.ok_or("a price needs its currency, such as EUR")?;
-        let currency: Currency = code.parse()?;
-        let amount = match (minor, decimal) {
-            (Some(_), Some(_)) => return Err("price and price_minor are both set; keep one of them".to_owned()),
-            (Some(minor), None) => {
-                minor.trim().parse().map_err(|_| format!("price_minor is {minor:?}, but it must be a whole number"))?
-            }
-            (None, decimal) => minor_units(decimal.unwrap_or_default().trim(), currency)?,
-        };
-        return Ok(Some(json!({ "amount": amount, "currency": currency.code() })));
-    };
-    Ok(None)
-}
-
-/// `12.99` in minor units of `currency`; never rounded.
-fn minor_units(text: &str, currency: Currency) -> Result<i64, String> {
-    let digits = currency.minor_digits() as usize;
-    let wrong = || {
-        format!(
-            "price is {text:?}, but it must be a decimal number with at most {digits} digits behind the point in {currency}"
-        )
-    };
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let numeric = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
-    if whole.is_empty() || !numeric(whole) || !numeric(fraction) || fraction.len() > digits || text.ends_with('.') {
-        return Err(wrong());
-    }
-    format!("{whole}{fraction:0<digits$}").parse().map_err(|_| wrong())
+    (layout.from_cells)(&Cells { columns, record })
 }
 
 #[cfg(test)]
@@ -293,8 +239,8 @@ mod tests {
     use super::*;
 
     fn rows(text: &'static str) -> Vec<(u64, Result<String, String>)> {
-        let rows = Rows::open(BufReader::new(Box::new(text.as_bytes())), None).unwrap();
-        rows.map(|row| (row.line, row.sku.map(|sku| Value::Object(sku).to_string()))).collect()
+        let rows = Rows::open(BufReader::new(Box::new(text.as_bytes())), None, &super::super::skus::LAYOUT).unwrap();
+        rows.map(|row| (row.line, row.body.map(|body| Value::Object(body).to_string()))).collect()
     }
 
     #[test]
@@ -350,7 +296,8 @@ mod tests {
         for (text, want) in
             [("titel,sku\n", "did you mean \"title\"?"), ("title\n", "no column \"sku\""), ("sku,sku\n", "twice")]
         {
-            let why = Rows::open(BufReader::new(Box::new(text.as_bytes())), None).err().unwrap();
+            let why =
+                Rows::open(BufReader::new(Box::new(text.as_bytes())), None, &super::super::skus::LAYOUT).err().unwrap();
             assert!(why.contains(want), "{why}");
         }
     }

@@ -1,7 +1,11 @@
-//! `tidegate import-skus`: SKUs from CSV or NDJSON, streamed in batches. Repeatable: what is there already with the same
-//! stock is no fault.
+//! `tidegate import-skus`, `import-follows`, `import-posts`: CSV or NDJSON, streamed in batches. Repeatable: what is there
+//! already is no fault.
+//!
+//! - [`rows`]: rows of a file. [`skus`], [`feed`]: what they may say.
 
+mod feed;
 mod rows;
+mod skus;
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -15,10 +19,8 @@ use crate::client::segment;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::{output, runtime};
-use rows::{Row, Rows};
+use rows::{Layout, Row, Rows};
 
-/// Most SKUs of one request; the contract's bound.
-const BATCH_ROWS: usize = 1_000;
 /// Most bytes of one request, well below the contract's 8 MiB.
 const BATCH_BYTES: usize = 4 << 20;
 /// Most refusals listed in the JSON report; all are counted, and all are told on stderr.
@@ -33,7 +35,56 @@ pub enum Format {
     Ndjson,
 }
 
-/// Flags of `import-skus`.
+/// What is imported.
+pub struct Kind {
+    /// In the report.
+    noun: &'static str,
+    /// While it runs.
+    doing: &'static str,
+    path: &'static str,
+    /// The list in the request.
+    list: &'static str,
+    /// The field that names a row in a refusal.
+    name: &'static str,
+    /// Most rows of one request; the contract's bound.
+    batch: usize,
+    layout: &'static Layout,
+}
+
+/// `import-skus`.
+pub static SKUS: Kind = Kind {
+    noun: "SKU",
+    doing: "importing SKUs",
+    path: "/v1/skus:batch",
+    list: "skus",
+    name: "sku",
+    batch: 1_000,
+    layout: &skus::LAYOUT,
+};
+
+/// `import-follows`.
+pub static FOLLOWS: Kind = Kind {
+    noun: "follow",
+    doing: "importing follows",
+    path: "/v1/follows:batch",
+    list: "follows",
+    name: "user",
+    batch: 5_000,
+    layout: &feed::FOLLOWS,
+};
+
+/// `import-posts`.
+pub static POSTS: Kind = Kind {
+    noun: "post",
+    doing: "importing posts",
+    path: "/v1/posts:batch",
+    list: "posts",
+    name: "post_id",
+    batch: 500,
+    layout: &feed::POSTS,
+};
+
+/// Flags of the imports.
 #[derive(clap::Args)]
 pub struct Args {
     /// File to read; - is stdin
@@ -59,7 +110,7 @@ struct Report {
 }
 
 /// Runs it. Exit code 1 when a row was refused.
-pub fn run(args: Args) -> Result {
+pub fn run(args: Args, kind: &'static Kind) -> Result {
     let name = args.file.display().to_string();
     let input: Box<dyn Read + Send> = if name == "-" {
         Box::new(std::io::stdin())
@@ -71,11 +122,11 @@ pub fn run(args: Args) -> Result {
             open.map_err(|e| Failure::Usage(format!("cannot read {name}: {e}; check the path and its permissions")))?,
         )
     };
-    let rows =
-        Rows::open(BufReader::new(input), args.format).map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
+    let rows = Rows::open(BufReader::new(input), args.format, kind.layout)
+        .map_err(|why| Failure::Usage(format!("{name}: {why}")))?;
     let report = runtime::run(async {
         let source = args.source.open(true).await?;
-        let report = import(&source, &name, rows, args.json).await;
+        let report = import(&source, kind, &name, rows, args.json).await;
         source.close().await?;
         report
     })?;
@@ -88,35 +139,35 @@ pub fn run(args: Args) -> Result {
         output::line(format!(
             "{} read: {} created, {updated} there already, {refused} refused",
             output::count(*read, "row"),
-            output::count(*created, "SKU")
+            output::count(*created, kind.noun)
         ))?;
     }
     if *refused > 0 { Err(Failure::Found) } else { Ok(()) }
 }
 
-async fn import(source: &Source, name: &str, rows: Rows, quiet: bool) -> Result<Report> {
+async fn import(source: &Source, kind: &'static Kind, name: &str, rows: Rows, quiet: bool) -> Result<Report> {
     // Reading is on a thread of its own: a quiet stdin must not hold up Ctrl-C.
     let (send, mut batches) = mpsc::channel::<Vec<Row>>(2);
-    std::thread::spawn(move || read_batches(rows, &send));
+    std::thread::spawn(move || read_batches(rows, kind.batch, &send));
     let mut report = Report::default();
-    let progress = Progress::new("importing SKUs", None, quiet);
+    let progress = Progress::new(kind.doing, None, quiet);
     while let Some(batch) = batches.recv().await {
         let count = batch.len() as u64;
         report.read += count;
-        put(source, name, batch, &mut report, &progress).await?;
+        put(source, kind, name, batch, &mut report, &progress).await?;
         progress.add(count);
     }
     progress.finish();
     Ok(report)
 }
 
-fn read_batches(rows: Rows, send: &mpsc::Sender<Vec<Row>>) {
+fn read_batches(rows: Rows, most: usize, send: &mpsc::Sender<Vec<Row>>) {
     let mut batch = Vec::new();
     let mut bytes = 0;
     for row in rows {
         bytes += row.bytes;
         batch.push(row);
-        if batch.len() >= BATCH_ROWS || bytes >= BATCH_BYTES {
+        if batch.len() >= most || bytes >= BATCH_BYTES {
             bytes = 0;
             if send.blocking_send(std::mem::take(&mut batch)).is_err() {
                 return;
@@ -129,49 +180,55 @@ fn read_batches(rows: Rows, send: &mpsc::Sender<Vec<Row>>) {
     }
 }
 
-async fn put(source: &Source, name: &str, batch: Vec<Row>, report: &mut Report, progress: &Progress) -> Result {
+async fn put(
+    source: &Source,
+    kind: &Kind,
+    name: &str,
+    batch: Vec<Row>,
+    report: &mut Report,
+    progress: &Progress,
+) -> Result {
     let mut sent = Vec::with_capacity(batch.len());
-    let mut skus = Vec::with_capacity(batch.len());
+    let mut bodies = Vec::with_capacity(batch.len());
     for row in batch {
-        match row.sku {
-            Ok(sku) => {
-                sent.push((
-                    row.line,
-                    sku.get("sku").and_then(Value::as_str).unwrap_or_default().to_owned(),
-                    row.archived,
-                ));
-                skus.push(Value::Object(sku));
+        match row.body {
+            Ok(mut body) => {
+                let is_sku = std::ptr::eq(kind.layout, &skus::LAYOUT);
+                let archived = is_sku && body.remove(skus::ARCHIVED) == Some(Value::Bool(true));
+                let named = body.get(kind.name).and_then(Value::as_str).unwrap_or_default().to_owned();
+                sent.push((row.line, named, archived));
+                bodies.push(Value::Object(body));
             }
-            Err(why) => refuse(report, progress, name, row.line, "", "unreadable", &why),
+            Err(why) => refuse(report, progress, (kind, name, row.line, ""), "unreadable", &why),
         }
     }
-    if skus.is_empty() {
+    if bodies.is_empty() {
         return Ok(());
     }
-    let answer: Value = source.client.post("/v1/skus:batch", &json!({ "skus": skus })).await?;
+    let answer: Value = source.client.post(kind.path, &json!({ kind.list: bodies })).await?;
     let results = answer.get("results").and_then(Value::as_array).filter(|results| results.len() == sent.len());
     let results = results.ok_or_else(|| {
-        Failure::Work("the server answered POST /v1/skus:batch with another number of results".to_owned())
+        Failure::Work(format!("the server answered POST {} with another number of results", kind.path))
     })?;
-    for ((line, sku, archived), result) in sent.iter().zip(results) {
+    for ((line, named, archived), result) in sent.iter().zip(results) {
         match result.get("status").and_then(Value::as_u64) {
-            Some(201) => report.created += 1,
+            Some(201 | 204) => report.created += 1,
             Some(200) => report.updated += 1,
             _ => {
                 let part = |field: &str| {
                     result.get("problem").and_then(|p| p.get(field)).and_then(Value::as_str).unwrap_or_default()
                 };
-                refuse(report, progress, name, *line, sku, part("code"), &detail(result));
+                refuse(report, progress, (kind, name, *line, named), part("code"), &detail(result));
                 continue;
             }
         }
         if *archived {
             let reply = source
                 .client
-                .call(reqwest::Method::DELETE, &format!("/v1/skus/{}", segment(sku)), None::<&Value>)
+                .call(reqwest::Method::DELETE, &format!("/v1/skus/{}", segment(named)), None::<&Value>)
                 .await?;
             if !reply.is_success() {
-                return Err(Failure::Work(format!("archiving {sku}: {}", reply.problem())));
+                return Err(Failure::Work(format!("archiving {named}: {}", reply.problem())));
             }
         }
     }
@@ -190,11 +247,17 @@ fn detail(result: &Value) -> String {
         .replace("; correct what errors points at and send the request again", "")
 }
 
-fn refuse(report: &mut Report, progress: &Progress, name: &str, line: u64, sku: &str, code: &str, detail: &str) {
+fn refuse(
+    report: &mut Report,
+    progress: &Progress,
+    (kind, file, line, named): (&Kind, &str, u64, &str),
+    code: &str,
+    detail: &str,
+) {
     report.refused += 1;
-    let of = if sku.is_empty() { String::new() } else { format!(" SKU {sku:?}:") };
-    progress.note(&format!("{name}:{line}:{of} {code}: {detail}"));
+    let of = if named.is_empty() { String::new() } else { format!(" {} {named:?}:", kind.noun) };
+    progress.note(&format!("{file}:{line}:{of} {code}: {detail}"));
     if report.refusals.len() < MAX_LISTED {
-        report.refusals.push(json!({ "line": line, "sku": sku, "code": code, "detail": detail }));
+        report.refusals.push(json!({ "line": line, kind.name: named, "code": code, "detail": detail }));
     }
 }
