@@ -98,6 +98,9 @@ impl Asking<'_> {
             let asked = self.asked(waits && !left.is_zero());
             let pause = match self.inner.store.acquire(self.name, &asked).await {
                 Ok(Acquired::Granted { fence, again, .. }) => {
+                    if let Some(waiter) = waiter.as_ref().filter(|_| stood) {
+                        waiter.was_not_told(self.name);
+                    }
                     let mut held = Held::new(self.name.clone(), &asked, fence, sent);
                     held.degraded = self.is_degraded().await?;
                     if !held.remaining(&*self.inner.time).is_zero() {
@@ -112,7 +115,7 @@ impl Asking<'_> {
                 }
                 Ok(Acquired::Held { for_ms, before, joined }) => {
                     match &waiter {
-                        Some(waiter) if joined && stood => waiter.stands_anew(self.name),
+                        Some(waiter) if joined && stood => waiter.was_not_told(self.name),
                         Some(waiter) => waiter.stands(),
                         None => {}
                     }

@@ -105,9 +105,9 @@ impl Waiter {
         self.bell.rung.notified().await;
     }
 
-    /// It stood in the line and does so anew. If it was only to ask whether all is well, the others of `name` here are told: the
-    /// line may be forgotten.
-    pub(super) fn stands_anew(&self, name: &LockName) {
+    /// It stood in the line, and now does so anew, or has the lock. If it was only to ask whether all is well, the others of `name`
+    /// here are told: the line may be forgotten.
+    pub(super) fn was_not_told(&self, name: &LockName) {
         if self.bell.question.swap(false, Ordering::Relaxed) {
             self.waits.tell_of(name);
         }

@@ -504,6 +504,8 @@ async fn a_repeat_takes_nothing_from_what_was_told() {
     let fence = first.fence();
     assert!(!first.is_repeated());
     first.detach();
+    // The servers beyond the majority learn its fence a moment later.
+    tokio::time::sleep(200 * MS).await;
     let again = two.acquire("row", ask()).await.unwrap();
     assert!(again.is_repeated() && again.fence() == fence);
     again.undelivered();
