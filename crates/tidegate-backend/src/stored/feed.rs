@@ -297,16 +297,16 @@ pub fn cut(edge: &Edge) -> (Millis, &[u8], bool) {
 /// The first byte of cursors of lists of follows.
 const FOLLOWS: char = 'f';
 
-fn check_digits(name: &str) -> u8 {
+fn check_digits(name: &str) -> u32 {
     let mixed = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
-    (mixed >> 32) as u8
+    (mixed ^ (mixed >> 32)) as u32
 }
 
 /// The cursor of a list of follows after this name: opaque to callers.
 #[must_use]
 pub fn follows_cursor(name: &UserId) -> String {
     let mut text = String::from(FOLLOWS);
-    let bytes = name.as_str().bytes().chain([check_digits(name.as_str())]);
+    let bytes = name.as_str().bytes().chain(check_digits(name.as_str()).to_be_bytes());
     bytes.for_each(|byte| text.push_str(&format!("{byte:02x}")));
     text
 }
@@ -317,10 +317,11 @@ pub fn follows_cursor(name: &UserId) -> String {
 /// [`ErrorKind::BadCursor`] for every text that [`follows_cursor`] does not give.
 pub fn follows_after(cursor: Option<&str>) -> Result<Option<UserId>> {
     let Some(text) = cursor else { return Ok(None) };
-    let decoded = text.strip_prefix(FOLLOWS).and_then(from_hex).and_then(|mut bytes| {
-        let digits = bytes.pop()?;
-        let name = UserId::parse(std::str::from_utf8(&bytes).ok()?).ok()?;
-        (check_digits(name.as_str()) == digits && follows_cursor(&name) == text).then_some(name)
+    let decoded = text.strip_prefix(FOLLOWS).and_then(from_hex).and_then(|bytes| {
+        let (bytes, _) = bytes.split_last_chunk::<4>()?;
+        let name = UserId::parse(std::str::from_utf8(bytes).ok()?).ok()?;
+        // With its check digits, and as it is written here.
+        (follows_cursor(&name) == text).then_some(name)
     });
     match decoded {
         Some(name) => Ok(Some(name)),

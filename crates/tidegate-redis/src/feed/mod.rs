@@ -86,6 +86,12 @@ impl Positions {
         let told = &mut locked(&self.told)[part];
         *told = (*told).max(Some(id));
     }
+
+    /// Forgets what was told, unless something was since.
+    fn forget_told(&self, part: usize, last: Option<Id>) {
+        let told = &mut locked(&self.told)[part];
+        *told = (*told).filter(|_| *told != last);
+    }
 }
 
 impl RedisFeed {
@@ -214,10 +220,11 @@ impl Inner {
                     position = next;
                     answer = self.connector.one(news::ask(&self.keys.feed_news(part), &position)).await;
                 }
-                // What this process told is not there: a master has replaced another that had it. Said once.
-                Read::On(next, false) if Some(next.id) < told && !lost => {
-                    locked(&self.news.told)[part] = None;
-                    return Ok(None);
+                // What this process told is not there: a master has replaced another that had it. Said once, be it that the
+                // beginning of another stream has said it.
+                Read::On(next, false) if Some(next.id) < told => {
+                    self.news.forget_told(part, told);
+                    return Ok(lost.then_some(next));
                 }
                 Read::On(next, false) => return Ok(Some(next)),
             }

@@ -4,7 +4,8 @@
 -- returns  1: it was the caller's and is nobody's now, else 0
 -- bound    1 lock
 -- See lock_acquire.lua for the calls.
-local holder, mark = KEYS[1], ARGV[2] .. '.'
+local holder = KEYS[1]
+local mark = ARGV[2] .. '.'
 local there = redis.call('HMGET', holder, 't', 'a')
 if there[1] ~= ARGV[1] then
   return 0
