@@ -169,6 +169,12 @@ impl Inner {
             }
             if at.iter().all(Option::is_some) {
                 let found = plan.found(answers)?;
+                // The loss of what was told is said once, and not before somebody hears it.
+                for (part, at) in at.iter().enumerate() {
+                    if at.map(|at| at.id) < told[part] {
+                        self.news.forget_told(part, told[part]);
+                    }
+                }
                 *locked(&self.news.read) = at;
                 return Ok(Found { news: News { lost, events }, ..found });
             }
@@ -220,12 +226,8 @@ impl Inner {
                     position = next;
                     answer = self.connector.one(news::ask(&self.keys.feed_news(part), &position)).await;
                 }
-                // What this process told is not there: a master has replaced another that had it. Said once, be it that the
-                // beginning of another stream has said it.
-                Read::On(next, false) if Some(next.id) < told => {
-                    self.news.forget_told(part, told);
-                    return Ok(lost.then_some(next));
-                }
+                // What this process told is not there: a master has replaced another that had it.
+                Read::On(next, false) if Some(next.id) < told && !lost => return Ok(None),
                 Read::On(next, false) => return Ok(Some(next)),
             }
         }
