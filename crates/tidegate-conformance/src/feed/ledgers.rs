@@ -1,4 +1,4 @@
-//! The cases every [`FeedLedger`] passes. [`Twin`] does everything to the ledger and to `tidegate_core::feed::Table`, and finds
+//! The cases every [`FeedLedger`] passes. `Twin` does everything to the ledger and to `tidegate_core::feed::Table`, and finds
 //! that both say the same.
 //!
 //! - here: one thing at a time. `random.rs`: anything in any order. `together.rs`: several writers. `leaving.rs`: users who

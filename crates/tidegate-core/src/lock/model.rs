@@ -4,7 +4,7 @@
 //! alive, and tells it. That waiter has [`CONFIRM_MS`] to say so (by asking again with its token); then its own time
 //! begins. Nobody can come in between, and a waiter that died costs the others no more than that.
 //!
-//! A token may be asked with by several calls ([`calls`]): after a lost reply, at another process. They are one request with one
+//! A token may be asked with by several calls (`calls`): after a lost reply, at another process. They are one request with one
 //! place in the line. A call that ends untold gives back only what no other of them has.
 
 mod calls;

@@ -1,6 +1,6 @@
 //! Copies that the feed's pages are made from, in memory.
 //!
-//! [`MemoryFeed`] does to each subject what `tidegate_core::feed::copy` says, in sharded tables ([`table`]) that are bounded by
+//! [`MemoryFeed`] does to each subject what `tidegate_core::feed::copy` says, in sharded tables (`table`) that are bounded by
 //! bytes, and keeps the news in a ring.
 
 mod table;
