@@ -106,7 +106,13 @@ async fn a_pile_in_one_second_does_not_hold_up_a_trickle() {
         tokio::time::sleep(20 * MS).await;
     }
     let took = drained.await.unwrap().since(base);
-    assert!(took <= if long() { 9_000 } else { 5_000 }, "{took} ms");
+    // The half million in eight seconds is for optimized builds, as `tidegate bench deadlines` is.
+    let most = match (long(), cfg!(debug_assertions)) {
+        (false, _) => 5_000,
+        (true, false) => 9_000,
+        (true, true) => 60_000,
+    };
+    assert!(took <= most, "{took} ms");
     assert_eq!(piled.len() as u64, all);
     until("the trickle came through", async || trickled.len() as u64 == n).await;
     let lateness = trickled.lateness();

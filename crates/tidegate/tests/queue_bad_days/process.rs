@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -143,11 +144,14 @@ impl Process {
 
     /// `with` adds to its environment.
     pub fn start_with(setup: &Setup, with: impl FnOnce(&mut Command)) -> Self {
-        let ups = || {
-            let text = std::fs::read_to_string(&setup.log).unwrap();
-            text.matches(&format!("{} up ", setup.who)).count()
+        // Of what stands in the log already nothing is read again: it may be long.
+        let from = std::fs::metadata(&setup.log).unwrap().len();
+        let is_up = || {
+            let (mut log, mut text) = (File::open(&setup.log).unwrap(), String::new());
+            log.seek(SeekFrom::Start(from)).unwrap();
+            log.read_to_string(&mut text).unwrap();
+            text.contains(&format!("{} up ", setup.who))
         };
-        let before = ups();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["child::run", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
         command.env(SETUP, serde_json::to_string(setup).unwrap());
@@ -158,7 +162,7 @@ impl Process {
         let mut process = Self { child };
         until("a process that works", || {
             assert!(process.is_running(), "it ended");
-            ups() > before
+            is_up()
         });
         process
     }
