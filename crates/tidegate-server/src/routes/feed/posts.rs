@@ -124,12 +124,12 @@ async fn publish_many(call: Call) -> Answer {
     let mut outcomes = feed(&call)?.batch(commands).await?.into_iter();
     let answers: Vec<Result<(u16, Post), Problem>> = posts
         .into_iter()
-        .map(|post| match (post, &mut outcomes) {
-            (Err(problem), _) => Err(problem),
-            (Ok(new), outcomes) => match outcomes.next() {
+        .map(|post| {
+            let new = post?;
+            match outcomes.next() {
                 Some(Outcome::Published(outcome)) => published(outcome, &new),
                 _ => Err(Problem::of(&c::INTERNAL)),
-            },
+            }
         })
         .collect();
     let results = answers.iter().map(|answer| BatchItem {
