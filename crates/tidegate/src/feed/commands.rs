@@ -1,9 +1,9 @@
 //! Commands: one commit of the ledger, then whoever has copies is told.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_backend::feed::{FeedCommit, MAX_FEED_COMMANDS, MAX_FEED_POSTS};
+use tidegate_backend::feed::{FeedCommit, MAX_FEED_COMMANDS};
+use tidegate_backend::stored::feed::check_bounds;
 use tidegate_core::Millis;
 use tidegate_core::feed::{Change, Command, Outcome, UserId, What};
 
@@ -25,24 +25,13 @@ fn makes_nothing_old(changes: &[Change]) -> bool {
 }
 
 impl Inner {
-    /// Runs commands in order, in commits as large as the ledger takes. What was committed before an error stays.
+    /// Runs commands in order, in one commit.
     pub(super) async fn run(&self, commands: Vec<Command>) -> Result<Vec<Outcome>> {
-        let mut outcomes = Vec::with_capacity(commands.len());
-        let mut rest = commands;
-        while !rest.is_empty() {
-            let is_post = |command: &Command| matches!(command, Command::Publish(_));
-            let mut posts = 0;
-            let fits = |command: &Command| {
-                posts += usize::from(is_post(command));
-                posts <= MAX_FEED_POSTS
-            };
-            let count = rest.iter().take(MAX_FEED_COMMANDS).map(fits).take_while(|fits| *fits).count();
-            let next = rest.split_off(count);
-            let part: Arc<[Command]> = std::mem::replace(&mut rest, next).into();
-            let commit = self.ledger.commit(part).await?;
-            outcomes.extend(self.tell(commit).await);
+        if commands.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(outcomes)
+        let commit = self.ledger.commit(commands.into()).await?;
+        Ok(self.tell(commit).await)
     }
 
     /// Deletes a user, commit after commit.
@@ -100,13 +89,7 @@ impl Inner {
     }
 }
 
-/// Refuses a batch that is too large to be answered.
+/// Refuses a batch that no ledger takes.
 pub(super) fn check(commands: &[Command]) -> Result<()> {
-    let posts = commands.iter().filter(|command| matches!(command, Command::Publish(_))).count();
-    if commands.len() > MAX_FEED_COMMANDS || posts > MAX_FEED_POSTS {
-        return Err(FeedError::Invalid(format!(
-            "a batch has at most {MAX_FEED_COMMANDS} commands, {MAX_FEED_POSTS} posts among them; split it"
-        )));
-    }
-    Ok(())
+    check_bounds(commands).map_err(|e| FeedError::Invalid(e.to_string()))
 }

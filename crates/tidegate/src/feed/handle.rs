@@ -126,7 +126,7 @@ impl Feed {
         self.one(Command::Unblock(user, other)).await.map(drop)
     }
 
-    /// Runs up to [`super::MAX_FEED_COMMANDS`] commands, [`super::MAX_FEED_POSTS`] posts among them, in order and in one
+    /// Runs up to [`super::MAX_FEED_COMMANDS`] commands, [`super::MAX_FEED_POSTS`] of posts among them, in order and in one
     /// commit; their outcomes in order.
     ///
     /// # Errors
