@@ -8,6 +8,26 @@ use crate::session::Session;
 /// Orders, and about as many payments, refunds, events, SKUs and order lines.
 pub(crate) const ROWS: i64 = 50_000;
 
+/// Times each read is run before it is judged: by the sixth time PostgreSQL may have made one plan for all values.
+pub(crate) const RUNS: usize = 7;
+
+/// Runs a read some times and holds what the last one looked at against what it may.
+macro_rules! looks_at {
+    ($session:ident, $most:expr, $read:expr) => {{
+        for _ in 1..$crate::crowd::RUNS {
+            let _ = $read.await.unwrap();
+        }
+        let start = $crate::crowd::rows_read($session).await;
+        let own = $crate::crowd::rows_read($session).await - start;
+        let found = $read.await.unwrap();
+        let looked_at = $crate::crowd::rows_read($session).await - start - 2 * own;
+        let most: i64 = $most;
+        assert!(looked_at <= most, "{} looks at {looked_at} rows, not {most}", stringify!($read));
+        found
+    }};
+}
+pub(crate) use looks_at;
+
 /// A server that syncs nothing: these tests lose no power.
 pub(crate) fn mariadb() -> MariaDb {
     MariaDb::start_with(&[("innodb-flush-log-at-trx-commit", "0")])

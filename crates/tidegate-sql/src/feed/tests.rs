@@ -6,7 +6,7 @@ use tidegate_core::feed::{Ask, Body, Command, Content, Edge, NewPost, Order, Pos
 
 use super::read;
 use crate::connect::{Address, Role};
-use crate::crowd::{self, rows_read};
+use crate::crowd::{self, looks_at, rows_read};
 use crate::dialect::Dialect;
 use crate::session::Session;
 use crate::{SqlLedger, SqlOptions};
@@ -15,23 +15,6 @@ use crate::{SqlLedger, SqlOptions};
 const ROWS: i64 = 50_000;
 /// Authors.
 const AUTHORS: i64 = 500;
-/// Times each read is run before it is judged: by the sixth time PostgreSQL may have made one plan for all values.
-const RUNS: usize = 7;
-
-macro_rules! looks_at {
-    ($session:ident, $most:expr, $read:expr) => {{
-        for _ in 1..RUNS {
-            let _ = $read.await.unwrap();
-        }
-        let start = rows_read($session).await;
-        let own = rows_read($session).await - start;
-        let found = $read.await.unwrap();
-        let looked_at = rows_read($session).await - start - 2 * own;
-        let most: i64 = $most;
-        assert!(looked_at <= most, "{} looks at {looked_at} rows, not {most}", stringify!($read));
-        found
-    }};
-}
 
 fn user(n: i64) -> UserId {
     UserId::parse(&format!("u{n}")).unwrap()

@@ -6,7 +6,7 @@ use tidegate_backend::{BoxFuture, Deliver, OutboxEntry};
 
 use super::{mark_delivered, pending, prune, relay, replay, states};
 use crate::connect::{Address, Role};
-use crate::crowd::{self, ROWS, rows_read};
+use crate::crowd::{self, ROWS, RUNS, looks_at};
 use crate::migrate;
 use crate::session::Session;
 use crate::upkeep::instant;
@@ -17,29 +17,12 @@ const WAITING: i64 = 500;
 const SOME: usize = 50;
 /// Rows a call may look at for each of its entries: where an index names it, the row, the same once more to change it.
 const EACH: i64 = 8;
-/// Times a call is made before it is judged: by the sixth time PostgreSQL may have made one plan for all values.
-const RUNS: usize = 7;
-
 struct Everything;
 
 impl Deliver for Everything {
     fn deliver<'a>(&'a self, entries: &'a [OutboxEntry]) -> BoxFuture<'a, Vec<i64>> {
         Box::pin(async { entries.iter().map(|entry| entry.id).collect() })
     }
-}
-
-macro_rules! looks_at {
-    ($session:ident, $most:expr, $call:expr) => {{
-        for _ in 1..RUNS {
-            let _ = $call.await.unwrap();
-        }
-        let start = rows_read($session).await;
-        let own = rows_read($session).await - start;
-        let found = $call.await.unwrap();
-        let looked_at = rows_read($session).await - start - 2 * own;
-        assert!(looked_at <= $most, "{} looks at {looked_at} rows", stringify!($call));
-        found
-    }};
 }
 
 /// Half of the delivered ones are older than a minute.

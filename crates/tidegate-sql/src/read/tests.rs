@@ -7,31 +7,12 @@ use tidegate_core::{
 
 use super::{audit, events, filter, money, orders, probe, stock};
 use crate::connect::{Address, Role};
-use crate::crowd::{self, ROWS, analyze, fill, rows_read};
+use crate::crowd::{self, ROWS, analyze, fill, looks_at};
 use crate::migrate;
 use crate::session::Session;
 
 /// Items of a page.
 const PAGE: usize = 50;
-/// Times each read is run before it is judged: by the sixth time PostgreSQL may have made one plan for all values.
-const RUNS: usize = 7;
-
-/// Runs a read some times and holds what the last one looked at against what it may.
-macro_rules! looks_at {
-    ($session:ident, $most:expr, $read:expr) => {{
-        for _ in 1..RUNS {
-            let _ = $read.await.unwrap();
-        }
-        let start = rows_read($session).await;
-        let own = rows_read($session).await - start;
-        let found = $read.await.unwrap();
-        let looked_at = rows_read($session).await - start - 2 * own;
-        let most: i64 = $most;
-        assert!(looked_at <= most, "{} looks at {looked_at} rows, not {most}", stringify!($read));
-        found
-    }};
-}
-
 fn buyer(text: &str) -> BuyerId {
     BuyerId::parse(text).unwrap()
 }
