@@ -20,6 +20,12 @@ fn run() {
     runtime.block_on(work(setup));
 }
 
+/// One line, in one write: other processes write into the same file, and `writeln!` writes a line in pieces, between which
+/// theirs would come to stand.
+fn append(mut log: &File, line: &str) {
+    log.write_all(line.as_bytes()).unwrap();
+}
+
 struct Part {
     setup: Setup,
     queues: Queues,
@@ -27,12 +33,11 @@ struct Part {
 }
 
 impl Part {
-    /// One line, in one write.
     fn note(&self, what: &str, task: &Delivery<u64>) {
         let Delivery { id, attempt, receipt, due_at, .. } = task;
         let late = super::common::late_ms(&self.queues, *due_at);
         let line = format!("{} {what} {id} {attempt} {} {late}\n", self.setup.who, receipt.0);
-        (&self.log).write_all(line.as_bytes()).unwrap();
+        append(&self.log, &line);
     }
 
     async fn handle(&self, tasks: Vec<Delivery<u64>>) -> Vec<Answer> {
@@ -53,8 +58,8 @@ async fn work(setup: Setup) {
     for (n, delay_ms) in &setup.schedule {
         queue.schedule(NewTask::after(id(*n), Duration::from_millis(*delay_ms), *n)).await.unwrap();
     }
-    let mut log = File::options().append(true).open(&setup.log).unwrap();
-    writeln!(log, "{} up - 0 0 0", setup.who).unwrap();
+    let log = File::options().append(true).open(&setup.log).unwrap();
+    append(&log, &format!("{} up - 0 0 0\n", setup.who));
     let (batch, concurrency, lease) = (setup.batch, setup.concurrency, Duration::from_millis(setup.lease_ms));
     let part = Arc::new(Part { setup, queues: queues.clone(), log: log.try_clone().unwrap() });
     let own = part.clone();
@@ -69,7 +74,7 @@ async fn work(setup: Setup) {
     term.recv().await;
     if let Some(worker) = worker {
         let report = worker.stop(Duration::from_millis(300)).await;
-        writeln!(log, "{} stopped - {} {} 0", part.setup.who, report.finished, report.handed_back).unwrap();
+        append(&log, &format!("{} stopped - {} {} 0\n", part.setup.who, report.finished, report.handed_back));
     }
     queues.close().await;
 }
