@@ -10,9 +10,6 @@ use crate::connect::{Bare, Call, Connector, failed};
 use crate::keys::Keys;
 use crate::reply;
 
-/// About how many keys the server looks at in one step.
-const STEP: u32 = 1_000;
-
 /// What a server answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BareAnswer {
@@ -117,24 +114,11 @@ impl Connector {
     /// Redis does not do it.
     pub async fn erase(&self) -> Result<()> {
         let everything = Keys::new(&self.options().name).everything();
-        let masters = self.masters().await?;
-        let slots: Vec<Option<u16>> =
-            if self.is_cluster() { masters.iter().map(|master| Some(master.slot)).collect() } else { vec![None] };
-        for slot in slots {
-            let mut cursor = b"0".to_vec();
-            loop {
-                let mut step = redis::cmd("SCAN");
-                step.arg(&cursor).arg("MATCH").arg(&everything).arg("COUNT").arg(STEP);
-                let answer = self.on_master(slot, step).await?;
-                let [next, keys] = reply::parts::<2>(&answer)?;
-                let keys: Result<Vec<&[u8]>> = reply::list(keys)?.iter().map(reply::bytes).collect();
-                let calls = keys?.into_iter().map(|key| Call::plain("UNLINK", key, &[])).collect();
-                self.run(calls).await.into_iter().try_for_each(|answer| answer.map(|_| ()))?;
-                cursor = reply::bytes(next)?.to_vec();
-                if cursor == b"0" {
-                    break;
-                }
-            }
+        let mut walk = self.walk(everything).await?;
+        while let Some(keys) = walk.next().await? {
+            let keys: Result<Vec<&[u8]>> = keys.iter().map(reply::bytes).collect();
+            let calls = keys?.into_iter().map(|key| Call::plain("UNLINK", key, &[])).collect();
+            self.run(calls).await.into_iter().try_for_each(|answer| answer.map(|_| ()))?;
         }
         Ok(())
     }

@@ -40,6 +40,7 @@
 //! | `{tg:NAME:fP}:s:ID` | hash, expires | reposts that will be a copy |
 //! | `{tg:NAME:fP}:l:KIND:OF` | string, expires | somebody fills the copy of this kind (`a`, `u`, `r`) |
 //! | `{tg:NAME:fP}:news` | stream, expires | what changed in the partition |
+//! | `{tg:NAME:nN}:who` | never there | asked for to learn which server holds its slot |
 //! | `{..}:probe` | string, expires | whether the server that holds keys of these braces takes writes |
 //!
 //! In KEY, the encoded key of a cached entry, `%`, `{` and `}` are written `%25`, `%7B` and `%7D`: so it never ends its
@@ -62,6 +63,9 @@ pub(crate) const LOCK_PARTS: usize = 64;
 
 /// Parts that the copies of a feed are spread over in a Cluster.
 pub(crate) const FEED_PARTS: usize = 16;
+
+/// Slots of a Cluster.
+const SLOTS: u16 = 16_384;
 
 /// The keys of one shop.
 #[derive(Debug, Clone)]
@@ -267,6 +271,14 @@ impl Keys {
         format!("{{tg:{}:f{part}}}:news", self.name).into_bytes()
     }
 
+    /// A key in `slot` of a Cluster, for asking who holds it: nothing is stored there.
+    pub(crate) fn in_slot(&self, slot: u16) -> Vec<u8> {
+        let head = format!("tg:{}:n", self.name);
+        let before = crc16(0, head.as_bytes());
+        let number = (0..u32::MAX).find(|n| crc16(before, n.to_string().as_bytes()) % SLOTS == slot % SLOTS);
+        format!("{{{head}{}}}:who", number.expect("16,384 numbers or so hit each slot once")).into_bytes()
+    }
+
     pub(crate) fn woken_channel(&self) -> String {
         format!("tg:{}:cw", self.name)
     }
@@ -274,6 +286,14 @@ impl Keys {
 
 fn digit(schema: u32) -> u8 {
     b'0' + (schema % SCHEMA_SLOTS) as u8
+}
+
+/// The sum of `sum` and `bytes` behind it, by which a Cluster gives keys their slots (CRC-16/XMODEM).
+fn crc16(sum: u16, bytes: &[u8]) -> u16 {
+    bytes.iter().fold(sum, |sum, byte| {
+        let sum = sum ^ (u16::from(*byte) << 8);
+        (0..8).fold(sum, |sum, _| if sum & 0x8000 == 0 { sum << 1 } else { (sum << 1) ^ 0x1021 })
+    })
 }
 
 /// A tag inside our braces must not close them.
@@ -293,6 +313,18 @@ mod tests {
         let keys = Keys::new("shop");
         assert_eq!(keys.stock("a}b"), b"{tg:shop:s:a%7Db}:stock:a}b");
         assert_eq!(keys.stock_operation("sale", "1"), b"{tg:shop:s:sale}:op:1");
+    }
+
+    #[test]
+    fn every_slot_has_a_key() {
+        // The sum that the Cluster's specification gives as an example.
+        assert_eq!((crc16(0, b"123456789"), crc16(crc16(0, b"1234"), b"56789")), (0x31C3, 0x31C3));
+        let keys = Keys::new("shop");
+        for slot in [0, 1, 5_461, 16_383] {
+            let key = keys.in_slot(slot);
+            let end = key.iter().position(|byte| *byte == b'}').unwrap();
+            assert_eq!(crc16(0, &key[1..end]) % SLOTS, slot, "{}", String::from_utf8_lossy(&key));
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ const LAYOUT_KEPT_MS: &str = "60000";
 const BATCH: usize = 1_000;
 
 /// Beats until it is aborted. `known` are the servers that the first beat found.
-pub(super) async fn run(inner: Arc<Inner>, mut known: HashSet<String>) {
+pub(super) async fn run(inner: Arc<Inner>, mut known: HashSet<Vec<u8>>) {
     let mut epochs = inner.connector.epochs();
     let mut pause = EVERY;
     loop {
@@ -49,7 +49,7 @@ impl Inner {
     ///
     /// # Errors
     /// The server did not answer; or, as [`ErrorKind::Configuration`], other processes divide the notices in another way.
-    pub(super) async fn beat(&self, known: &mut HashSet<String>) -> Result<()> {
+    pub(super) async fn beat(&self, known: &mut HashSet<Vec<u8>>) -> Result<()> {
         // Told once the connection is in use: what is asked below is asked on this one, or on one that is newer still.
         let epoch = *self.connector.epochs().borrow();
         if !self.is_settled() {
@@ -68,12 +68,16 @@ impl Inner {
         let server = reply::integer(seconds)?.saturating_mul(1_000_000).saturating_add(reply::integer(micros)?);
         self.clock.learn(asked, heard, server);
 
-        let servers: HashSet<String> = self.connector.run_ids().await?.into_iter().collect();
-        if !known.is_empty() && !servers.is_subset(known) {
+        let servers = self.connector.holders().await?;
+        if !known.is_empty() && !servers.ids.is_subset(known) {
             tracing::info!("the cache is on a server that was not known; recent invalidations are repeated");
             self.repeat().await?;
         }
-        *known = servers;
+        if servers.all {
+            known.clear();
+        }
+        // One that did not answer may be back later as it was.
+        known.extend(servers.ids);
         self.settled.send_if_modified(|settled| std::mem::replace(settled, epoch) != epoch);
         self.settled_epoch.store(epoch, Ordering::Release);
         self.compare_layout(reply::integer(there)?)

@@ -11,33 +11,14 @@ use crate::connect::Call;
 use crate::reply;
 use crate::scripts;
 
-/// About how many keys the server looks at in one step.
-const STEP: u32 = 1_000;
-
 impl Inner {
     /// Deletes every entry and refresh of a namespace. Keys that a Cluster moves from one node to another meanwhile may be
     /// seen by neither.
     pub(super) async fn clear(&self, namespace: &str) -> Result<u64> {
-        let masters = self.connector.masters().await?;
-        let slots: Vec<Option<u16>> = if self.connector.is_cluster() {
-            masters.iter().map(|master| Some(master.slot)).collect()
-        } else {
-            vec![None]
-        };
         let mut cleared = 0;
-        for slot in slots {
-            let mut cursor = b"0".to_vec();
-            loop {
-                let mut step = redis::cmd("SCAN");
-                step.arg(&cursor).arg("MATCH").arg(self.keys.cells(namespace)).arg("COUNT").arg(STEP);
-                let answer = self.connector.on_master(slot, step).await?;
-                let [next, keys] = reply::parts::<2>(&answer)?;
-                cleared += self.delete(reply::list(keys)?).await?;
-                cursor = reply::bytes(next)?.to_vec();
-                if cursor == b"0" {
-                    break;
-                }
-            }
+        let mut walk = self.connector.walk(self.keys.cells(namespace)).await?;
+        while let Some(keys) = walk.next().await? {
+            cleared += self.delete(&keys).await?;
         }
         Ok(cleared)
     }

@@ -37,17 +37,6 @@ impl Connector {
         self.link()?.masters().await.map_err(failed)
     }
 
-    /// Runs a command that names no key on the master of `slot`, or on the only server.
-    pub(crate) async fn on_master(&self, slot: Option<u16>, command: Cmd) -> Result<Value> {
-        self.link()?.on_master(slot, command).await.map_err(failed)
-    }
-
-    /// What tells each server that holds keys from every other, and from itself before it was started again.
-    pub(crate) async fn run_ids(&self) -> Result<Vec<String>> {
-        let infos = self.link()?.info("server").await.map_err(failed)?;
-        Ok(infos.iter().filter_map(|info| run_id(info)).map(str::to_owned).collect())
-    }
-
     fn link(&self) -> Result<Arc<Link>> {
         self.shared.link.load_full().ok_or_else(|| unavailable(&self.shared.trouble.load()))
     }

@@ -132,19 +132,6 @@ impl Link {
         }
         Ok(masters)
     }
-
-    /// Runs a command that names no key on the master of `slot`, or on the only server.
-    pub(crate) async fn on_master(&self, slot: Option<u16>, command: Cmd) -> RedisResult<Value> {
-        #[cfg(feature = "cluster")]
-        if let (Link::Cluster(connection), Some(slot)) = (self, slot) {
-            use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
-            let routing = SingleNodeRoutingInfo::SpecificNode(Route::new(slot, SlotAddr::Master));
-            let routing = RoutingInfo::SingleNode(routing);
-            return connection.clone().route_command(command, routing).await?.extract_error();
-        }
-        let _ = slot;
-        self.one(command).await
-    }
 }
 
 /// Makes a fresh connection.

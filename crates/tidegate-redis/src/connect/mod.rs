@@ -3,6 +3,7 @@
 //! - `options.rs`: [`RedisOptions`], from a URL. `link.rs`: how connections are made.
 //! - `health.rs`: what answers and errors say about the connection. `watchdog.rs`: replaces it.
 //! - `direct.rs`: the shortest way for one plain command.
+//! - `servers.rs`: which servers hold the keys, and the way to all of them.
 //! - `check.rs`: whether a server may be used at all. `owner.rs`: whose a name is. `listen.rs`: subscriptions, on a link of their own.
 //!
 //! No lock is held while connecting: whoever has a command uses the present connection, or hears at once why there is none.
@@ -14,6 +15,7 @@ mod link;
 mod listen;
 mod options;
 mod owner;
+mod servers;
 mod watchdog;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -130,6 +132,7 @@ pub(crate) struct Shared {
     must_write: AtomicBool,
     /// Counts the same, for whoever collects metrics; made at the first use, when a recorder is there.
     counter: OnceLock<metrics::Counter>,
+    probes: servers::Probes,
 }
 
 impl Connector {
@@ -154,6 +157,7 @@ impl Connector {
             evicts_expiring: AtomicBool::new(false),
             bears_refusals: AtomicBool::new(false),
             must_write: AtomicBool::new(false),
+            probes: servers::Probes::default(),
         });
         if let Err(e) = shared.reconnect().await {
             if e.kind() == ErrorKind::Configuration {

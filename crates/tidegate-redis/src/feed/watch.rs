@@ -50,7 +50,7 @@ impl Inner {
 
     /// Asks each partition which server it is. The client's own list of masters does not do: it may lack the newest.
     async fn look_at_servers(&self, known: &mut [Vec<u8>]) {
-        let call = |part| Call::script(&scripts::FEED_SERVER, vec![self.keys.feed_news(part)], Vec::new());
+        let call = |part| Call::script(&scripts::SERVER, vec![self.keys.feed_news(part)], Vec::new());
         let answers = self.connector.run((0..self.parts).map(call).collect()).await;
         let mut others = false;
         for (known, answer) in known.iter_mut().zip(answers) {

@@ -45,6 +45,8 @@ scripts! {
     HAND_BACK = "hand_back.lua";
     BEAT = "beat.lua";
     OWNER = "owner.lua";
+    SERVER = "server.lua";
+    SCAN = "scan.lua";
     LEASE = "lease.lua";
     REBUILD_BEGIN = "rebuild_begin.lua";
     REBUILD_END = "rebuild_end.lua";
@@ -97,7 +99,6 @@ scripts! {
     FEED_FILL_REPOSTS = "feed_fill_reposts.lua";
     FEED_PARTS = "feed_parts.lua";
     FEED_REPOSTS = "feed_reposts.lua";
-    FEED_SERVER = "feed_server.lua";
     FEED_MEND = "feed_mend.lua";
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tidegate_backend::{CacheNotice, CacheStore};
+use tidegate_backend::{CacheKey, CacheNotice, CacheStore};
 use tidegate_conformance::servers::{Cluster, Engine};
 use tidegate_core::cache::Reply;
 
@@ -141,4 +141,70 @@ async fn a_master_is_replaced() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     hear_until(&b, &last).await;
+}
+
+/// A replica becomes the master and lacks what was invalidated last. Whoever did that must do it again there by itself: it may
+/// have nothing else to ask of that shard.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_new_master_lacks_is_repeated_by_an_idle_process() {
+    let cluster = Cluster::start(Engine::default(), true);
+    let (a, b) = (open(&cluster.url(), "x").await, open(&cluster.url(), "x").await);
+    // The heartbeat's own key lies elsewhere.
+    let master = (cluster.owner(cluster.slot("{tg:x:cb}:layout"), 0).unwrap() + 1) % 3;
+    let lies_there = |k: &CacheKey| {
+        let name = String::from_utf8(a.redis_keys(k).swap_remove(0)).unwrap();
+        cluster.owner(cluster.slot(&name), 0) == Some(master)
+    };
+    let keys: Vec<_> = (0..60).map(|n| key(&n.to_string())).filter(lies_there).collect();
+    assert!(keys.len() > 5);
+    for k in &keys {
+        load(&a, k, &value(k, 1, Some(1))).await;
+    }
+    let replica = &cluster.nodes[master + 3];
+    let there = keys.len().to_string();
+    until("the replica has them", 10 * SECOND, || replica.tell(&["DBSIZE"]).trim().contains(&there)).await;
+    // It is cut off.
+    replica.freeze();
+    cluster.nodes[master].tell(&["CLIENT", "KILL", "TYPE", "replica"]);
+    for k in &keys {
+        assert_eq!(apply(&a, k, invalidate(Some(2))).await.unwrap(), Reply::Held);
+    }
+    cluster.nodes[master].kill();
+    replica.thaw();
+    let asked = (master + 1) % 3;
+    let slot = cluster.slot(&String::from_utf8(a.redis_keys(&keys[0]).swap_remove(0)).unwrap());
+    until("the replica is promoted", 20 * SECOND, || cluster.owner(slot, asked).is_some_and(|n| n != master)).await;
+    let began = Instant::now();
+    for k in &keys {
+        while !matches!(b.read(k).await, Ok(None)) {
+            assert!(began.elapsed() < 10 * SECOND, "what was invalidated is read for ever");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// Nothing goes to another server when the one that is meant is away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clearing_that_leaves_out_a_server_is_not_said_to_be_done() {
+    let cluster = Cluster::start(Engine::default(), true);
+    let cache = open(&cluster.url(), "x").await;
+    let keys: Vec<_> = (0..60).map(|n| key(&n.to_string())).collect();
+    for k in &keys {
+        load(&cache, k, &value(k, 1, Some(1))).await;
+    }
+    let on = |nodes: &[tidegate_conformance::servers::Redis]| -> u64 {
+        nodes.iter().map(|node| node.tell(&["DBSIZE"]).parse::<u64>().unwrap()).sum()
+    };
+    until("the replicas have them", 10 * SECOND, || on(&cluster.nodes[3..]) == on(&cluster.nodes[..3])).await;
+    cluster.nodes[0].kill();
+    let (began, mut refused) = (Instant::now(), 0);
+    while cache.clear("ns").await.is_err() {
+        refused += 1;
+        assert!(began.elapsed() < 20 * SECOND, "{:?}", cache.trouble());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(refused > 0, "it cannot be done before there is a new master");
+    for k in &keys {
+        assert_eq!(cache.read(k).await.unwrap(), None);
+    }
 }
