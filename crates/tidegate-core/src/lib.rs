@@ -10,6 +10,7 @@
 //! - [`queue`]: the delay queue: tasks, leases, attempts, the dead.
 //! - [`lock`]: locks: holders, fences, the line.
 //! - [`feed`]: posts, follows, pages of a home timeline.
+//! - [`watch`]: the watch over Redis and Valkey: from samples of a server to findings.
 //! - [`audit`]: the invariants I1..I8, over plain rows; demo, replay, reconcile and tests share it.
 //!
 //! Time arrives as an argument, ids that are not the caller's come from an injected source.
@@ -33,6 +34,7 @@ pub mod settings;
 pub mod sku;
 pub mod stock;
 pub mod time;
+pub mod watch;
 
 pub use command::{Command, Failure, Outcome, Refusal, RefusalCode, Rejection, Verdict};
 pub use event::{Event, EventKind};

@@ -1,0 +1,258 @@
+//! What is remembered of a server beyond its last samples, also when whoever watches is started again.
+
+use serde::{Deserialize, Serialize};
+
+use super::facts::{Facts, grown};
+use super::info::Info;
+use super::sample::{Answer, Sample};
+use crate::Millis;
+
+/// An event is worth telling for so long.
+const RECENT_MS: i64 = 5 * 60_000;
+/// A replica that was gone for so long is not missed any more.
+const MISSED_MS: i64 = 60 * 60_000;
+/// Clocks and whole seconds of uptime are not more exact than this.
+const SLACK_MS: i64 = 2_500;
+/// Fewer keys than this part of those before are a loss worth a look.
+const LOST: f64 = 0.5;
+/// Where it cannot be seen that everything was deleted by command, as good as all keys must be gone.
+const ALL: f64 = 0.99;
+/// Growth of wasted memory is seen over so long.
+const WASTE_MS: i64 = 10 * 60_000;
+
+/// What is remembered of a server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Known {
+    run_id: Option<String>,
+    version: Option<String>,
+    seen_at: Option<Millis>,
+    pub(super) silent_since: Option<Millis>,
+    policy: Option<String>,
+    keys: Option<u64>,
+    flushes: Option<u64>,
+    /// It reads its data since a start: keys are compared when it is done.
+    is_loading: bool,
+    is_replica: bool,
+    /// The most replicas lately, and when there were so many.
+    replicas: Option<(u64, Millis)>,
+    /// Wasted memory some minutes ago.
+    waste: Option<(u64, Millis)>,
+    pub(super) waste_before: Option<u64>,
+    pub(super) restart: Option<Restart>,
+    pub(super) policy_change: Option<PolicyChange>,
+    pub(super) loss: Option<Loss>,
+}
+
+/// Another run of a server answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Restart {
+    pub(super) at: Millis,
+    /// It ran already when the one before was last seen: another server, not another start.
+    pub(super) is_another: bool,
+    pub(super) keys_before: Option<u64>,
+    pub(super) version_before: Option<String>,
+    pub(super) away_ms: i64,
+}
+
+/// `maxmemory-policy` was changed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct PolicyChange {
+    pub(super) at: Millis,
+    pub(super) from: String,
+    pub(super) to: String,
+}
+
+/// Keys are gone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Loss {
+    pub(super) at: Millis,
+    pub(super) before: u64,
+    pub(super) after: u64,
+    /// Of those gone, keys that expired or were evicted.
+    pub(super) explained: u64,
+    pub(super) how: How,
+}
+
+/// In which way keys went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum How {
+    /// `FLUSHALL` or `FLUSHDB`.
+    Flushed,
+    /// The server was started again.
+    Restarted,
+    /// Another server answers.
+    Replaced,
+    /// It cannot be seen.
+    Unseen,
+}
+
+fn is_recent(at: Millis, now: Millis) -> bool {
+    (0..RECENT_MS).contains(&now.since(at))
+}
+
+impl Restart {
+    pub(super) fn is_recent(&self, now: Millis) -> bool {
+        is_recent(self.at, now)
+    }
+}
+
+impl PolicyChange {
+    pub(super) fn is_recent(&self, now: Millis) -> bool {
+        is_recent(self.at, now)
+    }
+}
+
+impl Loss {
+    pub(super) fn is_recent(&self, now: Millis) -> bool {
+        is_recent(self.at, now)
+    }
+
+    /// The share of keys that went and that nothing explains.
+    pub(super) fn share(&self) -> f64 {
+        let gone = self.before.saturating_sub(self.after).saturating_sub(self.explained);
+        gone as f64 / self.before.max(1) as f64
+    }
+}
+
+impl Known {
+    /// Replicas that a master had lately.
+    pub(super) fn replicas_expected(&self) -> u64 {
+        self.replicas.map_or(0, |(count, _)| count)
+    }
+
+    /// The run of the server that was last seen.
+    pub(super) fn run_id(&self) -> Option<&str> {
+        self.run_id.as_deref()
+    }
+
+    /// Takes in that it did not answer.
+    pub(super) fn learn_silence(&mut self, at: Millis) {
+        self.silent_since.get_or_insert(at);
+    }
+
+    /// Takes in an answer; whether another run of the server answers than before. `before`: the last sample of the same run.
+    pub(super) fn learn(&mut self, sample: &Sample, answer: &Answer, facts: &Facts, before: Option<&Facts>) -> bool {
+        let info = &answer.info;
+        let restart = self.other_run(sample.at, info);
+        let is_other = restart.is_some();
+        if is_other {
+            self.restart = restart;
+            self.flushes = None;
+            self.waste_before = None;
+            self.waste = None;
+        }
+        self.compare_keys(answer, facts, before.filter(|_| !is_other), is_other);
+        self.compare_policy(sample.at, info);
+        self.count_replicas(sample.at, info);
+        self.weigh_waste(sample.at, info);
+        self.version = Some(info.server().version);
+        if let Some(run_id) = info.text("run_id") {
+            self.run_id = Some(run_id.to_owned());
+        }
+        self.seen_at = Some(sample.at);
+        self.silent_since = None;
+        is_other
+    }
+
+    fn other_run(&self, at: Millis, info: &Info) -> Option<Restart> {
+        let (known, run_id) = (self.run_id.as_deref()?, info.text("run_id")?);
+        if known == run_id {
+            return None;
+        }
+        let seen_at = self.seen_at.unwrap_or(at);
+        let uptime_ms = i64::try_from(info.number("uptime_in_seconds").unwrap_or_default()).unwrap_or(i64::MAX);
+        let started_at = at.plus(uptime_ms.saturating_mul(-1_000));
+        Some(Restart {
+            at,
+            is_another: started_at.plus(SLACK_MS) < seen_at,
+            keys_before: self.keys,
+            version_before: self.version.clone(),
+            away_ms: at.since(seen_at).max(0),
+        })
+    }
+
+    fn compare_keys(&mut self, answer: &Answer, facts: &Facts, before: Option<&Facts>, is_other: bool) {
+        let info = &answer.info;
+        let was_loading = std::mem::replace(&mut self.is_loading, info.is_on("loading") == Some(true));
+        if self.is_loading || info.is_on("async_loading") == Some(true) {
+            return;
+        }
+        let flushed = grown(facts.flushes, self.flushes).is_some_and(|count| count > 0);
+        if facts.flushes.is_some() {
+            self.flushes = facts.flushes;
+        }
+        let is_replica = info.is_replica() == Some(true);
+        // A replica has what its master has: that is where keys are lost.
+        let changed_part = std::mem::replace(&mut self.is_replica, is_replica) != is_replica;
+        let (Some(now), Some(then)) = (facts.keys, self.keys) else {
+            self.keys = facts.keys.or(self.keys);
+            return;
+        };
+        self.keys = Some(now);
+        if is_replica || changed_part && !is_other {
+            return;
+        }
+        let since = |of: fn(&Facts) -> Option<u64>| {
+            before.map_or_else(|| of(facts), |before| grown(of(facts), of(before))).unwrap_or_default()
+        };
+        let while_loading = if is_other || was_loading { info.number("rdb_last_load_keys_expired") } else { None };
+        // Counters of a run that whoever watches did not see from its beginning say nothing of what went meanwhile.
+        let known_run = before.is_some() || is_other || was_loading;
+        let explained =
+            if known_run { since(|f| f.expired) + since(|f| f.evicted) + while_loading.unwrap_or_default() } else { 0 };
+        let restarted = is_other || was_loading;
+        let is_another = self.restart.as_ref().is_some_and(|restart| restart.is_another);
+        let how = match (flushed, restarted, facts.flushes) {
+            (true, _, _) => How::Flushed,
+            (_, true, _) if is_another => How::Replaced,
+            (_, true, _) => How::Restarted,
+            (false, false, None) => How::Unseen,
+            // Nothing but ordinary deletions can have been.
+            (false, false, Some(_)) => return,
+        };
+        let loss = Loss { at: facts.at, before: then, after: now, explained, how };
+        let enough = if how == How::Unseen { ALL } else { LOST };
+        if (known_run || how == How::Flushed) && loss.share() >= enough && then > 0 {
+            self.loss = Some(loss);
+        }
+    }
+
+    fn compare_policy(&mut self, at: Millis, info: &Info) {
+        let Some(policy) = info.text("maxmemory_policy") else { return };
+        match &self.policy {
+            Some(known) if known != policy => {
+                let is_back =
+                    self.policy_change.as_ref().is_some_and(|change| change.from == policy && change.is_recent(at));
+                let change = PolicyChange { at, from: known.clone(), to: policy.to_owned() };
+                self.policy_change = (!is_back).then_some(change);
+            }
+            _ => {}
+        }
+        self.policy = Some(policy.to_owned());
+    }
+
+    fn count_replicas(&mut self, at: Millis, info: &Info) {
+        if info.is_replica() != Some(false) {
+            self.replicas = None;
+            return;
+        }
+        let Some(now) = info.number("connected_slaves") else { return };
+        match self.replicas {
+            Some((most, last)) if now < most && at.since(last) < MISSED_MS => {}
+            _ => self.replicas = Some((now, at)),
+        }
+    }
+
+    fn weigh_waste(&mut self, at: Millis, info: &Info) {
+        let (Some(used), Some(rss)) = (info.number("used_memory"), info.number("used_memory_rss")) else { return };
+        match self.waste {
+            Some((_, since)) if at.since(since) < WASTE_MS => {}
+            _ => {
+                self.waste_before = self.waste.map(|(waste, _)| waste);
+                self.waste = Some((rss.saturating_sub(used), at));
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Whether a server runs, answers, and has what it had.
+
+use serde_json::{Value, json};
+
+use super::super::finding::{Severity, Told, percent, rounded};
+use super::super::known::{How, Known};
+use super::super::sample::{Answer, Sample, Silence};
+use super::super::settings::{Purpose, RuleSettings};
+use super::{Measure, View, WELL, cli};
+
+/// Most slow commands that are named.
+const NAMED: usize = 3;
+
+/// Milliseconds of each second that commands of the slow log took.
+pub(in super::super) fn slow_commands(view: &View) -> Measure {
+    let (Some(slow), Some(before)) = (&view.answer.slow, view.before) else { return Measure::Unknown };
+    let us: u64 = slow.iter().map(|command| command.took_us).fold(0, u64::saturating_add);
+    Measure::Level(us as f64 / 1_000.0 / view.facts.seconds_since(before))
+}
+
+pub(in super::super) fn tell_slow_commands(view: &View, level: f64) -> Told {
+    let mut slow = view.answer.slow.clone().unwrap_or_default();
+    slow.sort_by_key(|command| std::cmp::Reverse(command.took_us));
+    let longest = slow.first();
+    let what = longest.map_or_else(String::new, |command| {
+        let by = if command.client.is_empty() { String::new() } else { format!(" by {}", command.client) };
+        format!("; the longest, {} ms, was {}{by}", command.took_us / 1_000, command.command)
+    });
+    let cause = format!("commands of the slow log took {level:.0} ms of each second, and everyone else waited{what}");
+    let named: Vec<Value> = slow
+        .iter()
+        .take(NAMED)
+        .map(|command| json!({"ms": command.took_us as f64 / 1_000.0, "command": command.command, "client": command.client}))
+        .collect();
+    Told::new(Severity::Warning, cause)
+        .with("ms_per_second", Some(rounded(level)))
+        .with("commands", Some(slow.len() as u64))
+        .with("slowest", Some(Value::from(named)))
+        .next(
+            view.cli("SLOWLOG GET 25"),
+            "reads only. Whole collections (KEYS, HGETALL, SMEMBERS, LRANGE 0 -1) and scripts are the usual cause: read in parts (SCAN, HSCAN)",
+        )
+}
+
+/// How long an answer took, milliseconds.
+pub(in super::super) fn late(sample: &Sample, answer: &Answer) -> Measure {
+    if sample.is_late { Measure::Unknown } else { Measure::Level(answer.round_trip_ms) }
+}
+
+pub(in super::super) fn tell_late(view: &View, level: f64) -> Told {
+    Told::new(
+        Severity::Warning,
+        format!("the server took {level:.0} ms to answer INFO: its one thread was busy, or the network slow"),
+    )
+    .with("answer_ms", Some(rounded(level)))
+    .with("blocked_clients", view.info.number("blocked_clients"))
+    .with("last_fork_ms", view.info.number("latest_fork_usec").map(|us| us as f64 / 1_000.0))
+    .with("commands_per_second", view.info.number("instantaneous_ops_per_sec"))
+    .next(view.cli("SLOWLOG GET 10"), "reads only. `LATENCY DOCTOR` says more where latency-monitor-threshold is set")
+}
+
+/// How long a server has been silent, milliseconds.
+pub(in super::super) fn silence(
+    sample: &Sample,
+    kind: Silence,
+    waited_ms: f64,
+    known: &Known,
+    settings: &RuleSettings,
+) -> Measure {
+    let silent = known.silent_since.map_or(0, |since| sample.at.since(since).max(0)) as f64 + waited_ms;
+    match kind {
+        Silence::Timeout if sample.is_late => Measure::Unknown,
+        Silence::Timeout => Measure::Level(silent),
+        // However short it was: nobody gets through.
+        Silence::Busy | Silence::NoConnection | Silence::TooManyClients | Silence::Refused => {
+            Measure::Level(silent.max(settings.threshold))
+        }
+    }
+}
+
+pub(in super::super) fn tell_silence(sample: &Sample, kind: Silence, why: &str, level: f64) -> Told {
+    let seconds = level / 1_000.0;
+    let told = match kind {
+        Silence::Timeout => Told::new(
+            Severity::Critical,
+            format!("the server takes connections and has not answered for {seconds:.0} s: it runs a long command, is frozen, swaps, or packets are lost"),
+        )
+        .next(
+            cli(sample, "-t 5 PING"),
+            "reads only. If that stays silent, look on its machine: `top` (one core busy: a long command; none: frozen), and its log",
+        ),
+        Silence::Busy => {
+            let command = if why.contains("FUNCTION") { "FUNCTION KILL" } else { "SCRIPT KILL" };
+            Told::new(Severity::Critical, format!("a script has run for long, and nobody else is served: {why}")).next(
+                cli(sample, command),
+                "the script ends and its caller gets an error. It is refused once the script has written: then only `SHUTDOWN NOSAVE` helps, \
+                 which loses what was not saved",
+            )
+        }
+        Silence::NoConnection => Told::new(Severity::Critical, format!("the server cannot be reached: {why}")).next(
+            cli(sample, "-t 5 PING"),
+            "reads only. If it is refused, the server does not run: look at its log and whether the system killed it (`dmesg | grep -i oom`)",
+        ),
+        Silence::TooManyClients => {
+            Told::new(Severity::Critical, "the server has as many clients as it takes and turns everyone else away").next(
+                cli(sample, "CONFIG SET maxclients 20000"),
+                "it gets through only when somebody leaves, or over a connection that is open already; it needs as many open files",
+            )
+        }
+        Silence::Refused => Told::new(Severity::Warning, format!("the server does not let the watch in: {why}")).next(
+            cli(sample, "ACL WHOAMI"),
+            "reads only. The watch needs a user that may run INFO: `ACL SETUSER watch on >PASSWORD +info +ping`",
+        ),
+    };
+    told.with("silent_seconds", Some(rounded(seconds))).with("error", Some(why.to_owned()))
+}
+
+pub(in super::super) fn restarted(view: &View) -> Measure {
+    match &view.known.restart {
+        Some(restart) if restart.is_recent(view.sample.at) => Measure::Level(1.0),
+        _ => WELL,
+    }
+}
+
+pub(in super::super) fn tell_restarted(view: &View) -> Told {
+    let Some(restart) = &view.known.restart else { return Told::new(Severity::Info, "the server was started again") };
+    let version = view.info.server().version;
+    let keys = view.facts.keys.filter(|_| view.info.is_on("loading") != Some(true));
+    let before = restart.keys_before;
+    let (severity, cause) = if restart.is_another {
+        (Severity::Warning, "another server answers at this address (a failover, or a name that leads elsewhere); what was known of the old one is forgotten".to_owned())
+    } else {
+        let severity = if view.purpose == Purpose::Cache { Severity::Info } else { Severity::Warning };
+        (
+            severity,
+            format!("the server was started again; it had not been seen for {:.0} s", restart.away_ms as f64 / 1_000.0),
+        )
+    };
+    Told::new(severity, cause)
+        .with("uptime_seconds", view.info.number("uptime_in_seconds"))
+        .with("run_id", view.info.text("run_id"))
+        .with("version", Some(version))
+        .with("version_before", restart.version_before.clone())
+        .with("keys_before", before)
+        .with("keys", keys)
+        .with("not_seen_seconds", Some(restart.away_ms as f64 / 1_000.0))
+        .next(
+            "journalctl -u redis-server -n 50",
+            "reads only; on the server's machine. If nobody restarted it: `dmesg | grep -i oom` says whether the system killed it",
+        )
+}
+
+pub(in super::super) fn data_lost(view: &View) -> Measure {
+    match &view.known.loss {
+        // A cache may be emptied at any time.
+        Some(_) if view.purpose == Purpose::Cache => WELL,
+        Some(loss) if loss.is_recent(view.sample.at) && loss.before >= view.settings.min_size => {
+            Measure::Level(loss.share())
+        }
+        _ => WELL,
+    }
+}
+
+pub(in super::super) fn tell_data_lost(view: &View, level: f64) -> Told {
+    let Some(loss) = &view.known.loss else { return Told::new(Severity::Warning, "keys are gone") };
+    let how = match loss.how {
+        How::Flushed => "FLUSHALL or FLUSHDB deleted them",
+        How::Restarted => "the server was started again and had not saved them",
+        How::Replaced => "another server answers that does not have them",
+        How::Unseen => "neither expiry nor eviction took them",
+    };
+    let severity = if view.purpose == Purpose::State { Severity::Critical } else { Severity::Warning };
+    let cause = format!("{} of {} keys are gone: {how}", percent(level), loss.before);
+    let told = Told::new(severity, cause)
+        .with("keys_before", Some(loss.before))
+        .with("keys", Some(loss.after))
+        .with("expired_or_evicted", Some(loss.explained))
+        .with("how", serde_json::to_value(loss.how).ok());
+    match loss.how {
+        How::Flushed => told.next(
+            view.cli("ACL LOG"),
+            "reads only; `CLIENT LIST` and the application's log say who. To forbid it: `ACL SETUSER NAME -flushall -flushdb`. A file from \
+             before is in `CONFIG GET dir`, until the next snapshot overwrites it: copy it first",
+        ),
+        _ => told.next(
+            view.cli("CONFIG GET dir"),
+            "reads only. Copy the files there before anything else: the next snapshot overwrites them. Then look at the server's log of its start",
+        ),
+    }
+}
