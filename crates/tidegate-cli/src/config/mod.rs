@@ -166,6 +166,9 @@ impl Config {
         };
         let cache = cache::options(|path| get(&layers, path));
         let mut feed = FeedOptions::default();
+        feed.scope.window_ms = i64::try_from(time("feed.window").as_millis()).unwrap_or(feed.scope.window_ms);
+        feed.scope.own_posts = get(&layers, "feed.own_posts").switch().unwrap_or(true);
+        feed.scope.limit_to_recent = Some(count("feed.limit_to_recent")).filter(|limit| *limit > 0);
         feed.follow_cache_bytes = size("feed.follow_cache_bytes");
         feed.page_cache_bytes = size("feed.page_cache_bytes");
         feed.post_for = tidegate::cache::Ttl::try_from(time("feed.body_for")).unwrap_or(feed.post_for);

@@ -1,6 +1,7 @@
 //! The feed: what the people a user follows posted, newest first.
 //!
 //! - [`post`]: posts, reposts, who sees them; [`place`]: their order in time, and the part of it that a page may show.
+//! - [`scope`]: what a feed shows at all.
 //! - [`page`]: what is asked of a feed and what comes back; how an entry of an author's set becomes an item of a page.
 //! - [`walk`]: which sets of which authors a page needs (Fagin's threshold algorithm), without doing any I/O.
 //! - [`engine`]: what a batch of commands does to the ledger's rows. [`change`]: what stores are told of it; [`copy`]: what
@@ -17,6 +18,7 @@ pub mod place;
 pub mod post;
 #[cfg(test)]
 mod rows_tests;
+pub mod scope;
 pub mod table;
 #[cfg(test)]
 mod tests;
@@ -30,6 +32,7 @@ pub use place::{Edge, Order, Place, Range, WINDOW_MS};
 pub use post::{
     Body, BodyError, Content, MAX_BODY_BYTES, NewPost, Post, PostEdit, PostId, UserId, Visibility, digest, is_visible,
 };
+pub use scope::{MAX_RECENT, Recent, Scope};
 pub use table::Table;
 pub use walk::{Step, Walk, Want};
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::page::{Ask, CursorExpired, End, Item, MAX_SHOWN_REASONS, Page, Reason};
 use super::place::{Order, Place};
 use super::post::{Content, NewPost, Post, PostEdit, PostId, UserId, digest, is_visible};
+use super::scope::{Recent, Scope, recent};
 use crate::{Map, Millis};
 
 /// What became of a request to publish.
@@ -240,13 +241,39 @@ impl Community {
         posts.filter(|post| sources.contains(&post.author)).map(reason).collect()
     }
 
-    /// A page of a feed.
+    /// To whom a walk is limited that begins now.
+    fn recent(&self, now: Millis, viewer: &UserId, scope: &Scope) -> Option<Recent> {
+        let newest = |user: &UserId| self.places(user).next_back().map(|place| place.at);
+        let heads = self.follows(viewer).filter_map(|(user, _)| Some((user, newest(user)?)));
+        let (users, heads): (Vec<&UserId>, Vec<Millis>) = heads.filter(|(_, at)| *at >= scope.oldest(now)).unzip();
+        let chosen = recent(&heads, scope.limit_to_recent?, |at| users[at])?;
+        Some(Recent::of(chosen.into_iter().map(|at| users[at])))
+    }
+
+    /// A page of a feed that shows all it can.
     ///
     /// # Errors
     /// [`CursorExpired`].
     pub fn page(&self, now: Millis, ask: &Ask) -> Result<Page, CursorExpired> {
-        let (range, begin) = ask.range(now)?;
-        let sources = self.sources(&ask.viewer);
+        self.page_of(now, ask, &Scope::default())
+    }
+
+    /// A page of a feed.
+    ///
+    /// # Errors
+    /// [`CursorExpired`].
+    pub fn page_of(&self, now: Millis, ask: &Ask, scope: &Scope) -> Result<Page, CursorExpired> {
+        let (range, begin) = ask.range_from(now, scope.oldest(now))?;
+        let limited = match &ask.after {
+            Some(cursor) => cursor.recent.clone(),
+            None => self.recent(now, &ask.viewer, scope),
+        };
+        let mut sources = self.sources(&ask.viewer);
+        sources.retain(|user| match (*user == ask.viewer, &limited) {
+            (true, _) => scope.own_posts,
+            (false, Some(limited)) => limited.has(user),
+            (false, None) => true,
+        });
         let mut items = Vec::new();
         let mut newest: Option<Place> = None;
         for root in self.posts.values().filter(|post| matches!(post.content, Content::Body(_))) {
@@ -273,13 +300,15 @@ impl Community {
         let more = items.len() > ask.limit;
         items.truncate(ask.limit);
         let next = match (items.last(), newest) {
-            (Some((last, _)), Some(newest)) if more => Ok(ask.cursor(&range, &newest, last.clone())),
+            (Some((last, _)), Some(newest)) if more => Ok(ask.cursor(&range, &newest, last.clone(), limited)),
             _ => {
                 let beyond = |place: &Place| match ask.direction() {
                     Order::Newest => place.at < range.low,
                     Order::Oldest => !range.top.is_above(place),
                 };
-                let cut = range.is_empty() || sources.iter().any(|author| self.places(author).any(beyond));
+                let cut = range.is_empty()
+                    || limited.is_some()
+                    || sources.iter().any(|author| self.places(author).any(beyond));
                 Err(if cut { End::Window } else { End::Complete })
             }
         };

@@ -2,6 +2,7 @@
 
 use super::place::{Edge, Order, Place, Range, WINDOW_MS};
 use super::post::{Post, PostId, UserId};
+use super::scope::Recent;
 use crate::Millis;
 
 /// Most items of a page.
@@ -37,6 +38,8 @@ pub struct Cursor {
     pub top: Edge,
     /// The last place that was shown.
     pub position: Place,
+    /// To whom the walk is limited. `None`: it is not.
+    pub recent: Option<Recent>,
 }
 
 /// The cursor's place has left the window: begin anew.
@@ -89,8 +92,8 @@ impl Item {
 pub enum End {
     /// None of those who are followed has a post beyond it.
     Complete,
-    /// They have, but beyond what a feed shows, or beyond what was asked for. Also: nothing of what was asked for is within
-    /// what a feed shows.
+    /// They have, but beyond what a feed shows, or beyond what was asked for, or the feed leaves some of them out. Also:
+    /// nothing of what was asked for is within what a feed shows.
     Window,
 }
 
@@ -109,7 +112,14 @@ impl Ask {
     /// # Errors
     /// [`CursorExpired`].
     pub fn range(&self, now: Millis) -> Result<(Range, Edge), CursorExpired> {
-        let oldest = now.plus(-WINDOW_MS);
+        self.range_from(now, now.plus(-WINDOW_MS))
+    }
+
+    /// The same, of a feed whose window begins at `oldest`.
+    ///
+    /// # Errors
+    /// [`CursorExpired`].
+    pub fn range_from(&self, now: Millis, oldest: Millis) -> Result<(Range, Edge), CursorExpired> {
         let since = self.after.as_ref().map_or(self.since, |cursor| cursor.since);
         let low = since.map_or(oldest, |since| since.max(oldest));
         let Some(cursor) = &self.after else {
@@ -137,19 +147,21 @@ impl Ask {
         self.after.as_ref().map_or(self.order, |cursor| cursor.order)
     }
 
-    /// The cursor behind `last`, the last item of a page of this walk; `newest`: the first place that the walk met.
+    /// The cursor behind `last`, the last item of a page of this walk; `newest`: the first place that the walk met; `recent`:
+    /// to whom its first page is limited.
     ///
     /// The walk's end is fixed as narrowly as it can be: at the newest place there was. So a repost that comes after the
     /// first page, in the same millisecond even, is not taken for one that was shown.
     #[must_use]
-    pub fn cursor(&self, range: &Range, newest: &Place, last: Place) -> Cursor {
+    pub fn cursor(&self, range: &Range, newest: &Place, last: Place, recent: Option<Recent>) -> Cursor {
         let top = match (&self.after, self.order) {
             (Some(cursor), _) => cursor.top.clone(),
             (None, Order::Newest) => Edge::After(newest.clone()),
             (None, Order::Oldest) => range.top.clone(),
         };
         let since = self.after.as_ref().map_or(self.since, |cursor| cursor.since);
-        Cursor { order: self.direction(), since, top, position: last }
+        let recent = self.after.as_ref().map_or(recent, |cursor| cursor.recent.clone());
+        Cursor { order: self.direction(), since, top, position: last, recent }
     }
 }
 

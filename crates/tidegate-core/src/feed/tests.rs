@@ -238,7 +238,7 @@ fn walked(all: &Community, now: Millis, ask: &Ask, raise: i64) -> (Result<Page, 
         }
     };
     let next = match (items.last(), first) {
-        (Some(last), Some(first)) if more => Ok(ask.cursor(&range, &first, last.place())),
+        (Some(last), Some(first)) if more => Ok(ask.cursor(&range, &first, last.place(), None)),
         _ => {
             let beyond = |place: &Place| match ask.direction() {
                 Order::Newest => place.at < range.low,

@@ -10,14 +10,14 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use tidegate::core::Millis;
 use tidegate::core::feed::{Edge, Place};
-use tidegate::feed::{Cursor, Order, PostId, UserId};
+use tidegate::feed::{Cursor, MAX_RECENT, Order, PostId, Recent, UserId};
 
 /// The version of the layout, and the first byte of a cursor.
-const LAYOUT: u8 = 1;
+const LAYOUT: u8 = 2;
 /// Bytes of a signature.
 const SIGNATURE: usize = 16;
 /// No cursor is longer, characters.
-pub(crate) const MAX_CURSOR: usize = 400;
+pub(crate) const MAX_CURSOR: usize = 400 + 8 * MAX_RECENT;
 
 /// Signs and reads cursors.
 #[derive(Clone)]
@@ -56,6 +56,10 @@ impl Cursors {
         put_name(&mut bytes, post.map_or("", PostId::as_str));
         bytes.extend(cursor.position.at.0.to_be_bytes());
         put_name(&mut bytes, cursor.position.post.as_str());
+        if let Some(recent) = &cursor.recent {
+            bytes.push(1);
+            bytes.extend(recent.to_bytes());
+        }
         let signature = self.sign(viewer, &bytes);
         bytes.extend(signature);
         URL_SAFE_NO_PAD.encode(bytes)
@@ -94,7 +98,11 @@ impl Cursors {
             _ => Edge::After(place(post)?),
         };
         let position = Place { at: from.millis()?, post: PostId::parse(from.name()?).ok()? };
-        from.0.is_empty().then_some(Cursor { order, since, top, position })
+        let recent = match from.byte() {
+            None => None,
+            Some(_) => Some(Recent::from_bytes(from.0)?),
+        };
+        Some(Cursor { order, since, top, position, recent })
     }
 }
 
@@ -151,15 +159,18 @@ mod tests {
         let (ann, cursors) = (user("ann"), Cursors::new(7));
         let long = "x".repeat(64);
         let tops = [Edge::Instant(Millis(-5)), Edge::Before(place(3, "a")), Edge::After(place(i64::MAX, &long))];
-        for top in tops {
-            for (order, since) in [(Order::Newest, None), (Order::Oldest, Some(Millis(0)))] {
-                let cursor = Cursor { order, since, top: top.clone(), position: place(9, &long) };
+        let many: Vec<UserId> = (0..MAX_RECENT).map(|n| user(&format!("u{n}"))).collect();
+        for (top, among) in tops.into_iter().zip([0, 3, MAX_RECENT]) {
+            for (order, since, recent) in
+                [(Order::Newest, None, Some(Recent::of(&many[..among]))), (Order::Oldest, Some(Millis(0)), None)]
+            {
+                let cursor = Cursor { order, since, top: top.clone(), position: place(9, &long), recent };
                 let text = cursors.encode(&ann, &cursor);
                 assert!(text.len() <= MAX_CURSOR, "{}", text.len());
                 assert_eq!(cursors.decode(&ann, &text), Ok(cursor));
                 assert!(cursors.decode(&user("ann2"), &text).is_err());
                 assert!(Cursors::new(8).decode(&ann, &text).is_err());
-                for at in 0..text.len() {
+                for at in (0..text.len()).step_by(1 + text.len() / 500) {
                     let mut other = text.clone().into_bytes();
                     other[at] = if other[at] == b'A' { b'B' } else { b'A' };
                     let other = String::from_utf8(other).expect("ASCII");

@@ -201,7 +201,8 @@ async fn the_join_gives_a_page(url: &str) {
     assert_eq!(first[1].0.post, post("again"));
     let last = first[2].0.clone();
     let top = Edge::After(first[0].0.clone());
-    ask.after = Some(tidegate_core::feed::Cursor { order: Order::Newest, since: None, top, position: last });
+    ask.after =
+        Some(tidegate_core::feed::Cursor { order: Order::Newest, since: None, top, position: last, recent: None });
     let rest = ledger.page_by_join(&ask).await.unwrap();
     assert_eq!(rest.iter().map(|(_, root)| root.id.as_str()).collect::<Vec<_>>(), ["a"]);
     tidegate_backend::Ledger::close(&*ledger).await.unwrap();

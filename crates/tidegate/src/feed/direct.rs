@@ -1,12 +1,15 @@
 //! Pages of the ledger's rows alone, for when there is no store or it does not answer. Exact, and dear: every author's set
 //! is read. So only a few are made at a time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tidegate_backend::feed::{MAX_FEED_READS, MAX_PART};
 use tidegate_core::feed::change::is_beyond;
+use tidegate_core::feed::scope::recent;
 use tidegate_core::feed::{
-    Ask, Edge, End, Entry, MAX_WHOLE_REPOSTS, Order, Page, PostId, Range, Repost, StoredPost, UserId, Walk, Want,
+    Ask, Edge, End, Entry, MAX_WHOLE_REPOSTS, Order, Page, PostId, Range, Recent, Repost, StoredPost, UserId, Walk,
+    Want,
 };
 use tidegate_core::{Map, Millis};
 
@@ -45,6 +48,8 @@ struct FromLedger<'a> {
     sets: Vec<Near>,
     /// Where the sets were asked to begin.
     from: Millis,
+    /// To whom the walk is limited. `None`: to nobody.
+    limited: Option<Recent>,
     cost: PageCost,
 }
 
@@ -52,16 +57,26 @@ impl Inner {
     /// A page of the ledger's rows alone.
     pub(super) async fn direct(&self, ask: &Ask, cost: PageCost) -> Result<(Page, PageCost)> {
         let now = self.clock.now();
-        let (range, begin) = ask.range(now)?;
+        let scope = &self.options.scope;
+        let (range, begin) = ask.range_from(now, scope.oldest(now))?;
         let _turn = self.turn().await?;
         Counts::add(&self.counts.direct, 1);
         let ties = self.ledger.ties(std::slice::from_ref(&ask.viewer)).await?.into_iter().next().unwrap_or_default();
         let mut names = ties.follows;
-        names.push(ask.viewer.clone());
+        let limited = ask.after.as_ref().and_then(|cursor| cursor.recent.clone());
+        if let Some(limited) = &limited {
+            names.retain(|name| limited.has(name));
+        }
+        let chooses = scope.limit_to_recent.filter(|limit| ask.after.is_none() && names.len() > *limit);
+        if scope.own_posts {
+            names.push(ask.viewer.clone());
+        }
         names.sort_unstable();
         names.dedup();
         let order = ask.direction();
         let near = match order {
+            // Who posted last counts, if only long ago.
+            _ if chooses.is_some() => scope.oldest(now),
             Order::Newest if ask.after.is_none() => range.low.max(now.plus(-FIRST_LOOK_MS)),
             _ => range.low,
         };
@@ -74,15 +89,19 @@ impl Inner {
             hidden: ties.hidden,
             sets: Vec::new(),
             from: near,
+            limited,
             cost: PageCost { direct: true, ..cost },
         };
         loop {
             source.load(&begin, ask.limit + 1).await?;
+            if let Some(limit) = chooses {
+                source.choose(scope.oldest(now), limit);
+            }
             let heads = source.heads();
             let walk = Walk::new(order, range.clone(), &begin, ask.limit + 1, heads);
             match walker::run(&mut source, walk, ask, &range, &begin).await {
                 Ok(made) => {
-                    let page = finish(ask, &range, made, source.end());
+                    let page = finish(ask, &range, made, source.limited.clone(), source.end());
                     let page = page.await.map_err(failed)?;
                     return Ok((page, source.cost));
                 }
@@ -124,6 +143,20 @@ impl FromLedger<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Leaves those who posted last, and the viewer himself.
+    fn choose(&mut self, oldest: Millis, limit: usize) {
+        let newest =
+            |at: &usize| self.sets[*at].newest.filter(|newest| *newest >= oldest && self.names[*at] != *self.viewer);
+        let (at, heads): (Vec<usize>, Vec<Millis>) =
+            (0..self.names.len()).filter_map(|at| newest(&at).map(|newest| (at, newest))).unzip();
+        let Some(chosen) = recent(&heads, limit, |n| &self.names[at[n]]) else { return };
+        self.limited = Some(Recent::of(chosen.iter().map(|n| &self.names[at[*n]])));
+        let own = self.names.iter().position(|name| name == self.viewer);
+        let stays: BTreeSet<usize> = chosen.into_iter().map(|n| at[n]).chain(own).collect();
+        let all = std::mem::take(&mut self.names).into_iter().zip(std::mem::take(&mut self.sets));
+        (self.names, self.sets) = all.enumerate().filter(|(at, _)| stays.contains(at)).map(|(_, one)| one).unzip();
     }
 
     fn heads(&self) -> Vec<(u32, Millis)> {
@@ -212,7 +245,7 @@ impl Source for FromLedger<'_> {
     }
 
     async fn end(&mut self) -> std::result::Result<End, Stop> {
-        if self.range.is_empty() {
+        if self.range.is_empty() || self.limited.is_some() {
             return Ok(End::Window);
         }
         let is_beyond = |set: &Near| match self.order {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 use tidegate_backend::feed::{MAX_FEED_READS, MAX_PART, Reads, RootRead, SetRead};
 use tidegate_core::feed::change::is_beyond;
+use tidegate_core::feed::scope::recent;
 use tidegate_core::feed::{
-    AuthorSet, Edge, End, Entry, MAX_WHOLE_REPOSTS, Order, PostId, Range, Repost, Reposts, SetPart, StoredPost, UserId,
-    Walk, Want,
+    AuthorSet, Edge, End, Entry, MAX_WHOLE_REPOSTS, Order, PostId, Range, Recent, Repost, Reposts, SetPart, StoredPost,
+    UserId, Walk, Want,
 };
 use tidegate_core::{Map, Millis};
 
@@ -29,7 +30,12 @@ pub(super) struct FromStore<'a> {
     pub(super) viewer: &'a UserId,
     pub(super) point: Point,
     pub(super) owner: u32,
+    /// Himself and whom he follows.
+    pub(super) followed: Arc<Circle>,
+    /// Those of them to whom the walk is limited.
     pub(super) circle: Arc<Circle>,
+    /// The same, as a cursor has it. `None`: to nobody.
+    pub(super) recent: Option<Recent>,
     pub(super) order: Order,
     pub(super) range: Range,
     /// The beginning of the window.
@@ -92,10 +98,39 @@ impl<'a> FromStore<'a> {
         Ok(feed.mirror.learn_ties(point, owner, &ties)?)
     }
 
-    /// The heads of a circle.
-    pub(super) async fn heads(&mut self) -> Result<Vec<(u32, Millis)>, Stop> {
+    /// The heads with which a walk begins; it `may_choose` to whom it is limited, if it is the first of its pages.
+    pub(super) async fn begin(&mut self, may_choose: bool) -> Result<Vec<(u32, Millis)>, Stop> {
+        if let Some(recent) = &self.recent {
+            let circle = self.feed.mirror.limited(self.point, self.owner, &self.followed, recent)?;
+            self.circle = Arc::new(circle);
+            return self.heads(self.range.low).await;
+        }
+        let limit = self.feed.options.scope.limit_to_recent.filter(|limit| self.followed.sources().len() > *limit);
+        let Some(limit) = limit.filter(|_| may_choose) else { return self.heads(self.range.low).await };
+        // Who posted last is known once the news are.
+        self.feed.refresh_news().await?;
+        if self.feed.mirror.ties_floor(self.point, self.owner)? > self.followed.version && !self.lenient {
+            return Err(Stop::Again);
+        }
+        let mut heads = self.heads(self.window).await?;
+        let others: Vec<(u32, Millis)> = heads.iter().filter(|(number, _)| *number != self.owner).copied().collect();
+        let (numbers, instants): (Vec<u32>, Vec<Millis>) = others.into_iter().unzip();
+        let names = self.feed.mirror.names(self.point, &numbers)?;
+        if let Some(chosen) = recent(&instants, limit, |at| &names[at]) {
+            self.recent = Some(Recent::of(chosen.iter().map(|at| &names[*at])));
+            let own = self.followed.has(self.owner).then_some(self.owner);
+            let sources = chosen.into_iter().map(|at| numbers[at]).chain(own).collect();
+            self.circle = Arc::new(self.followed.only(sources));
+        }
+        let circle = &self.circle;
+        heads.retain(|(number, newest)| *newest >= self.range.low && circle.has(*number));
+        Ok(heads)
+    }
+
+    /// The heads of the circle that reach `low`.
+    async fn heads(&mut self, low: Millis) -> Result<Vec<(u32, Millis)>, Stop> {
         for _ in 0..MAX_LEARNING {
-            let scan = self.feed.mirror.scan(self.point, &self.circle, self.range.low)?;
+            let scan = self.feed.mirror.scan(self.point, &self.circle, low)?;
             if scan.unknown.is_empty() {
                 self.seq = scan.seq;
                 return Ok(scan.heads);
@@ -364,7 +399,7 @@ impl Source for FromStore<'_> {
     }
 
     async fn end(&mut self) -> Result<End, Stop> {
-        if self.range.is_empty() {
+        if self.range.is_empty() || self.recent.is_some() {
             return Ok(End::Window);
         }
         let within = (self.range.low, instant(&self.range.top));

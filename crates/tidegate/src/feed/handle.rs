@@ -42,6 +42,7 @@ impl Feed {
     /// [`FeedError::Failed`] with [`Error::Configuration`]: the caches have a feed already, or the options contradict each
     /// other.
     pub fn start(caches: &Caches, relay: Option<Relay>, parts: FeedParts, options: FeedOptions) -> Result<Self> {
+        options.scope.check().map_err(Error::Configuration)?;
         let FeedParts { ledger, store } = parts;
         let store = store.filter(|_| relay.is_some());
         let posts = posts::open(caches, Arc::clone(&ledger), &options, store.is_some())

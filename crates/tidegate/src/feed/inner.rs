@@ -90,7 +90,7 @@ impl Inner {
             store,
             relay,
             posts,
-            mirror: Mirror::new(options.max_names, options.follow_cache_bytes, ticks),
+            mirror: Mirror::new(options.max_names, options.follow_cache_bytes, options.scope.own_posts, ticks),
             owed: Owed::default(),
             health: Health::new(ticks),
             kept: KeptPages::new(options.page_cache_bytes),

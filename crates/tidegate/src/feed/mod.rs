@@ -47,6 +47,6 @@ pub use options::{FeedError, FeedOptions, FeedStats, PageCost, Result};
 pub use tidegate_backend::feed::{FeedLedger, FeedStore, MAX_FEED_COMMANDS, MAX_FEED_POSTS, MAX_FOLLOWS_PAGE};
 pub use tidegate_core::feed::model::{Edited, Followed, Published};
 pub use tidegate_core::feed::{
-    Ask, Body, BodyError, Command, Content, Cursor, End, Item, MAX_BODY_BYTES, MAX_PAGE_ITEMS, NewPost, Order, Outcome,
-    Page, Post, PostEdit, PostId, Reason, UserId, Visibility,
+    Ask, Body, BodyError, Command, Content, Cursor, End, Item, MAX_BODY_BYTES, MAX_PAGE_ITEMS, MAX_RECENT, NewPost,
+    Order, Outcome, Page, Post, PostEdit, PostId, Reason, Recent, Scope, UserId, Visibility,
 };

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_core::feed::CursorExpired;
+use tidegate_core::feed::{CursorExpired, Scope};
 
 use crate::Error;
 use crate::cache::{CacheError, Ttl};
@@ -12,6 +12,9 @@ use crate::cache::{CacheError, Ttl};
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct FeedOptions {
+    /// What a feed shows: seven days, with one's own posts, and everybody who is followed, unless set. Processes may differ in
+    /// it.
+    pub scope: Scope,
     /// Bytes of the follow sets that are kept in process; 64 MiB unless set. A followee costs 4 bytes.
     pub follow_cache_bytes: usize,
     /// Bytes of the first pages that are kept in process; 64 MiB unless set.
@@ -34,6 +37,7 @@ pub struct FeedOptions {
 impl Default for FeedOptions {
     fn default() -> Self {
         Self {
+            scope: Scope::default(),
             follow_cache_bytes: 64 << 20,
             page_cache_bytes: 64 << 20,
             post_cache_bytes: None,

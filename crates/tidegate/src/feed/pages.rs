@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_core::Millis;
-use tidegate_core::feed::{Ask, Edge, End, MAX_PAGE_ITEMS, Page, PostId, Range, UserId, WINDOW_MS, Walk};
+use tidegate_core::feed::{Ask, Edge, End, MAX_PAGE_ITEMS, Page, PostId, Range, Recent, UserId, Walk};
 
 use super::from_store::FromStore;
 use super::inner::{Counts, Inner};
@@ -15,16 +15,17 @@ use super::walker::{self, Made, Source as _, Stop};
 /// Times that a page is begun anew because of what happened meanwhile; the last one takes what it finds.
 const MAX_BEGINNINGS: u64 = 6;
 
-/// A page, once the walk has come to its end; `end`: why there is none after it.
+/// A page, once the walk has come to its end; `recent`: to whom it is limited; `end`: why there is none after it.
 pub(super) async fn finish(
     ask: &Ask,
     range: &Range,
     mut made: Made,
+    recent: Option<Recent>,
     end: impl Future<Output = std::result::Result<End, Stop>>,
 ) -> std::result::Result<Page, Stop> {
     let items = std::mem::take(&mut made.items);
     let next = match (items.last(), made.first.take()) {
-        (Some(last), Some(first)) if made.more => Ok(ask.cursor(range, &first, last.place())),
+        (Some(last), Some(first)) if made.more => Ok(ask.cursor(range, &first, last.place(), recent)),
         _ => Err(end.await?),
     };
     Ok(Page { items, next })
@@ -57,7 +58,8 @@ impl Inner {
 
     async fn by_store(&self, ask: &Ask, cost: &mut PageCost) -> std::result::Result<Arc<Page>, Stop> {
         let now = self.clock.now();
-        let (range, begin) = ask.range(now).map_err(FeedError::from)?;
+        let oldest_shown = self.options.scope.oldest(now);
+        let (range, begin) = ask.range_from(now, oldest_shown).map_err(FeedError::from)?;
         let (point, owner) = self.mirror.number(&ask.viewer);
         let circle = FromStore::circle(self, &ask.viewer, point, owner, cost).await?;
         let mut source = FromStore {
@@ -65,9 +67,11 @@ impl Inner {
             viewer: &ask.viewer,
             point,
             owner,
+            followed: Arc::clone(&circle),
             circle,
+            recent: ask.after.as_ref().and_then(|cursor| cursor.recent.clone()),
             order: ask.direction(),
-            window: now.plus(-WINDOW_MS),
+            window: oldest_shown,
             seq: 0,
             is_first: !range.is_empty(),
             lenient: cost.restarts >= MAX_BEGINNINGS - 1,
@@ -81,7 +85,8 @@ impl Inner {
         let made = made?;
         let (last, watched) = (made.last, is_kept(ask).then(|| watched(&made)));
         let (more, oldest) = (made.more, made.oldest);
-        let page = finish(ask, &range, made, source.end()).await;
+        let recent = source.recent.clone();
+        let page = finish(ask, &range, made, recent, source.end()).await;
         *cost = source.cost;
         let page = Arc::new(page?);
         if let Some((looked_at, authors)) = watched
@@ -92,19 +97,19 @@ impl Inner {
             let watch = Watch {
                 point,
                 owner,
-                circle: Arc::clone(&source.circle),
+                circle: Arc::clone(&source.followed),
                 last: last.filter(|_| more),
                 looked_at,
                 authors: self.mirror.sorted_numbers(point, &authors)?,
             };
-            let until = oldest.map_or(Millis(i64::MAX), |oldest| oldest.plus(WINDOW_MS));
+            let until = oldest.map_or(Millis(i64::MAX), |oldest| oldest.plus(self.options.scope.window_ms));
             self.keep(ask, Kept::new(Arc::clone(&page), source.seq, watch, until));
         }
         Ok(page)
     }
 
     async fn walk(source: &mut FromStore<'_>, ask: &Ask, begin: &Edge) -> std::result::Result<Made, Stop> {
-        let heads = source.heads().await?;
+        let heads = source.begin(ask.after.is_none()).await?;
         if let Edge::Instant(top) = source.range.top {
             source.has_future = heads.iter().any(|(_, newest)| *newest >= top);
         }

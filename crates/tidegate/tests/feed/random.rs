@@ -21,13 +21,21 @@ pub struct Run {
     clock: Arc<dyn Clock>,
     all: Community,
     pub chance: StdRng,
+    scope: Scope,
     /// Changes go through any process, and every page of every process is right at once.
     anywhere: bool,
 }
 
 impl Run {
     pub fn new(seed: u64, feeds: Vec<Feed>, clock: Arc<dyn Clock>) -> Self {
-        Self { feeds, clock, all: Community::new(20_000), chance: StdRng::seed_from_u64(seed), anywhere: true }
+        Self {
+            feeds,
+            clock,
+            all: Community::new(20_000),
+            chance: StdRng::seed_from_u64(seed),
+            scope: Scope::default(),
+            anywhere: true,
+        }
     }
 
     fn on(seed: u64, world: &World) -> Self {
@@ -145,11 +153,13 @@ impl Run {
         let mut ask = Ask { viewer, order, since, until, limit, after: None };
         for _ in 0..3 {
             let now = self.clock.now();
-            let right = self.all.page(now, &ask);
+            let right = self.all.page_of(now, &ask, &self.scope);
             let page = match (feed.page(&ask).await, right) {
                 (Ok(page), Ok(right)) => {
                     assert_eq!(page.items, right.items, "{ask:?} at {now:?} by {node}, {:?}", feed.stats());
                     assert_eq!(page.next.as_ref().err(), right.next.as_ref().err(), "{ask:?} at {now:?}");
+                    let recent = |page: &Page| page.next.as_ref().ok().and_then(|cursor| cursor.recent.clone());
+                    assert_eq!(recent(&page), recent(&right), "{ask:?} at {now:?}");
                     page
                 }
                 (Err(FeedError::CursorExpired), Err(_)) => return,
@@ -263,4 +273,49 @@ async fn pages_need_no_store() {
     }
     let stats = world.feed().stats();
     assert!(stats.kept == 0 && stats.direct > 0, "{stats:?}");
+}
+
+fn narrow() -> [Scope; 3] {
+    let all = Scope::default();
+    [
+        Scope { limit_to_recent: Some(2), ..all },
+        Scope { limit_to_recent: Some(1), own_posts: false, ..all },
+        Scope { window_ms: 30 * 3_600_000, own_posts: false, ..all },
+    ]
+}
+
+/// Feeds that are limited to whoever posted last, go back a day or so, or leave out one's own posts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn narrower_feeds_are_the_communitys() {
+    for (n, scope) in narrow().into_iter().enumerate() {
+        let mut options = exact();
+        options.scope = scope;
+        let world = World::new(2, options);
+        let mut run = Run::on(10 + n as u64, &world);
+        run.scope = scope;
+        for _ in 0..steps(1_200, 200_000) {
+            run.change().await;
+            let node = run.chance.random_range(0..2);
+            run.pages(node).await;
+        }
+        let stats = world.feed().stats();
+        assert!(stats.direct == 0 && stats.kept > 0, "{stats:?}");
+    }
+}
+
+/// The same without a store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn narrower_feeds_need_no_store() {
+    for (n, scope) in narrow().into_iter().enumerate() {
+        let mut options = exact();
+        options.scope = scope;
+        let world = World::new(1, options);
+        let mut run = Run::on(20 + n as u64, &world);
+        run.scope = scope;
+        world.nodes[0].store.faults.set_down(true);
+        for _ in 0..steps(300, 10_000) {
+            run.change().await;
+            run.pages(0).await;
+        }
+    }
 }

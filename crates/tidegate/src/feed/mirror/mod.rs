@@ -75,6 +75,7 @@ pub(super) struct Mirror {
     seq: AtomicU64,
     circles: Cache<u32, std::sync::Arc<Circle>, Weight>,
     max_names: usize,
+    own_posts: bool,
     ticks: Ticks,
 }
 
@@ -105,10 +106,10 @@ impl State {
 }
 
 impl Mirror {
-    pub(super) fn new(max_names: usize, follow_cache_bytes: usize, ticks: Ticks) -> Self {
+    pub(super) fn new(max_names: usize, follow_cache_bytes: usize, own_posts: bool, ticks: Ticks) -> Self {
         let circles = Cache::with_weighter(1_024, follow_cache_bytes as u64, Weight);
         let max_names = max_names.clamp(1, u32::MAX as usize - 1);
-        Self { state: RwLock::default(), seq: AtomicU64::new(0), circles, max_names, ticks }
+        Self { state: RwLock::default(), seq: AtomicU64::new(0), circles, max_names, own_posts, ticks }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_core::feed::{Ties, UserId, Version, What};
+use tidegate_core::feed::{Recent, Ties, UserId, Version, What};
 
 use super::{Mirror, Point, Stale, State};
 
@@ -12,7 +12,7 @@ pub(in crate::feed) struct Circle {
     pub(super) point: Point,
     /// The version of his ties.
     pub(in crate::feed) version: Version,
-    /// Those whose posts are in his feed, himself among them; sorted.
+    /// Those whose posts are in his feed, himself among them unless the feed leaves one's own posts out; sorted.
     sources: Vec<u32>,
     /// Sorted.
     hidden: Vec<u32>,
@@ -27,6 +27,12 @@ impl Circle {
     /// Whether somebody's posts are in his feed.
     pub(in crate::feed) fn has(&self, number: u32) -> bool {
         self.sources.binary_search(&number).is_ok()
+    }
+
+    /// The same with these of his sources alone.
+    pub(in crate::feed) fn only(&self, mut sources: Vec<u32>) -> Self {
+        sources.sort_unstable();
+        Self { point: self.point, version: self.version, sources, hidden: self.hidden.clone() }
     }
 
     /// Whether he and somebody are hidden from each other.
@@ -56,10 +62,12 @@ fn change(list: &[u32], add: &[u32], mut remove: Vec<u32>) -> Vec<u32> {
 }
 
 impl State {
-    fn circle(&mut self, owner: u32, ties: &Ties) -> Circle {
+    fn circle(&mut self, owner: u32, ties: &Ties, own_posts: bool) -> Circle {
         let mut numbers = |names: &[UserId]| names.iter().map(|name| self.intern(name)).collect::<Vec<u32>>();
         let (mut sources, mut hidden) = (numbers(&ties.follows), numbers(&ties.hidden));
-        sources.push(owner);
+        if own_posts {
+            sources.push(owner);
+        }
         sources.sort_unstable();
         sources.dedup();
         hidden.sort_unstable();
@@ -80,12 +88,28 @@ impl Mirror {
         Ok(state.ties[owner as usize])
     }
 
+    /// A circle limited to some of those who are followed; its owner stays.
+    pub(in crate::feed) fn limited(
+        &self,
+        point: Point,
+        owner: u32,
+        circle: &Circle,
+        recent: &Recent,
+    ) -> Result<Circle, Stale> {
+        let state = self.read();
+        if state.epoch != point.epoch {
+            return Err(Stale);
+        }
+        let stays = |number: &u32| *number == owner || recent.has(&state.names[*number as usize]);
+        Ok(circle.only(circle.sources.iter().copied().filter(stays).collect()))
+    }
+
     /// Learns ties that were read at `point`.
     pub(in crate::feed) fn learn_ties(&self, point: Point, owner: u32, ties: &Ties) -> Result<Arc<Circle>, Stale> {
         let mut state = self.write();
         self.make_room(&mut state, ties.follows.len() + ties.hidden.len());
         state.at(point)?;
-        let circle = Arc::new(state.circle(owner, ties));
+        let circle = Arc::new(state.circle(owner, ties, self.own_posts));
         if ties.version >= state.ties[owner as usize] {
             self.circles.insert(owner, Arc::clone(&circle));
         }
