@@ -32,6 +32,7 @@ pub struct Error {
     kind: ErrorKind,
     context: String,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    advice: Option<&'static str>,
 }
 
 /// The result of every call across the seam.
@@ -41,7 +42,7 @@ impl Error {
     /// An error of `kind`; `context` says what was being done and, where it helps, what to do.
     #[must_use]
     pub fn new(kind: ErrorKind, context: impl Into<String>) -> Self {
-        Self { kind, context: context.into(), source: None }
+        Self { kind, context: context.into(), source: None, advice: None }
     }
 
     /// The same, caused by `source`.
@@ -49,6 +50,19 @@ impl Error {
     pub fn because(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
+    }
+
+    /// The same of a store that can be reached and said no: why, and what whoever runs it does about that. Anybody may read it.
+    #[must_use]
+    pub fn advise(mut self, advice: Option<&'static str>) -> Self {
+        self.advice = advice;
+        self
+    }
+
+    /// Why a store that can be reached does not do it, and what to do, where that is known.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        self.advice
     }
 
     /// What failed.

@@ -57,6 +57,8 @@ pub(crate) struct Fault {
     context: String,
     /// What the driver said, and what to do about it.
     said: Option<String>,
+    /// Why a database that answers does not do it, and what to do about that.
+    advice: Option<&'static str>,
 }
 
 /// The result of everything on a connection.
@@ -65,7 +67,7 @@ pub(crate) type Result<T> = std::result::Result<T, Fault>;
 impl Fault {
     /// A fault without a cause in the driver.
     pub(crate) fn new(class: Class, context: impl Into<String>) -> Self {
-        Self { class, context: context.into(), said: None }
+        Self { class, context: context.into(), said: None, advice: None }
     }
 
     /// A value in a row that no Tidegate has written.
@@ -91,7 +93,7 @@ impl Fault {
             Class::Data => "the database refuses a row",
             Class::Unavailable => "the database cannot do this now",
         };
-        Self { class, context: context.to_owned(), said: Some(said(&error)) }
+        Self { class, context: context.to_owned(), said: Some(said(&error)), advice: advice(&error) }
     }
 }
 
@@ -107,7 +109,7 @@ impl fmt::Display for Fault {
 
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
-        let error = Error::new(fault.class.kind(), fault.context);
+        let error = Error::new(fault.class.kind(), fault.context).advise(fault.advice);
         match fault.said {
             Some(said) => error.because(said),
             None => error,
@@ -124,7 +126,7 @@ impl From<Error> for Fault {
             ErrorKind::Configuration => Class::Configuration,
             _ => Class::Unavailable,
         };
-        Self::new(class, error.to_string())
+        Self { advice: error.advice(), ..Self::new(class, error.to_string()) }
     }
 }
 
@@ -177,6 +179,31 @@ fn database_next(error: &dyn sqlx::error::DatabaseError) -> Option<&'static str>
         "28000" => Some("check user and password in the ledger's URL, and pg_hba.conf of the server"),
         "3D000" => Some(DATABASE),
         "42501" | "3F000" => Some("grant the user to make tables: GRANT CREATE, USAGE ON SCHEMA public TO user"),
+        _ => None,
+    }
+}
+
+/// Why a database that answers does not do it, and what to do about that.
+fn advice(error: &sqlx::Error) -> Option<&'static str> {
+    const MISSING: &str =
+        "a table of Tidegate's is missing in the database, or a column of one: restore it from a backup";
+    const FULL: &str = "the database's disk is full: make room there";
+    const READ_ONLY: &str = "the database is read-only: name the one that is written to, or let this one be";
+    let sqlx::Error::Database(error) = error else { return None };
+    #[cfg(feature = "mysql")]
+    if let Some(error) = error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>() {
+        // ER_BAD_FIELD_ERROR, ER_NO_SUCH_TABLE; ER_DISK_FULL, ER_RECORD_FILE_FULL; ER_OPTION_PREVENTS_STATEMENT, ER_READ_ONLY_MODE
+        return match error.number() {
+            1054 | 1146 => Some(MISSING),
+            1021 | 1114 => Some(FULL),
+            1290 | 1836 => Some(READ_ONLY),
+            _ => None,
+        };
+    }
+    match error.code()?.as_ref() {
+        "42P01" | "42703" => Some(MISSING),
+        "53100" => Some(FULL),
+        "25006" => Some(READ_ONLY),
         _ => None,
     }
 }

@@ -34,6 +34,8 @@ pub mod products;
 pub mod queue;
 #[cfg(all(feature = "redis", any(feature = "mysql", feature = "postgres")))]
 mod redis;
+#[cfg(any(feature = "lock", feature = "queue"))]
+mod refused;
 mod stores;
 mod tidegate;
 mod workers;
@@ -68,6 +70,16 @@ pub mod bare_cache {
 #[cfg(feature = "ceiling")]
 pub mod bare_redis {
     pub use tidegate_redis::{BareAnswer, BareClient};
+}
+/// The parts of a feed one by one, with the pages that plain joins make: what `tidegate bench feed` measures and compares with.
+#[cfg(feature = "ceiling")]
+pub mod bare_feed {
+    pub use tidegate_backend::feed::{FeedCapabilities, FeedCommit, Found, MAX_FEED_READS, Reads};
+    pub use tidegate_backend::outbox::MAX_OUTBOX_BATCH;
+    pub use tidegate_backend::{FeedStore, Result};
+    pub use tidegate_embedded::{MemoryFeed, MemoryFeedOptions, Options as SqliteOptions, SqliteLedger};
+    pub use tidegate_redis::{RedisFeed, RedisFeedOptions};
+    pub use tidegate_sql::{SqlLedger, SqlOptions};
 }
 /// What the bench needs on a database server: databases of its own, and what it compares with.
 #[cfg(feature = "ceiling")]

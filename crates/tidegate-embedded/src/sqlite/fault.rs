@@ -20,7 +20,8 @@ pub(super) fn reading_of(what: &str, error: Sql) -> Error {
         Some(kind) => kind,
         None => ErrorKind::Corrupt,
     };
-    Error::new(kind, format!("reading the {what} failed")).because(error)
+    let advice = advice(&error);
+    Error::new(kind, format!("reading the {what} failed")).because(error).advise(advice)
 }
 
 /// An error of a write of the ledger.
@@ -35,7 +36,28 @@ pub(super) fn writing_of(what: &str, error: Sql) -> Error {
         Sql::SqliteFailure(e, _) if e.code == Code::DiskFull => "; free space on its disk",
         _ => "",
     };
-    Error::new(kind, format!("writing the {what} failed{hint}")).because(error)
+    let advice = advice(&error);
+    Error::new(kind, format!("writing the {what} failed{hint}")).because(error).advise(advice)
+}
+
+/// Why a file that is there does not do it, and what to do about that.
+fn advice(error: &Sql) -> Option<&'static str> {
+    let (code, words) = match error {
+        Sql::SqliteFailure(e, words) => (e.code, words.as_deref().unwrap_or_default()),
+        Sql::SqlInputError { error, msg, .. } => (error.code, msg.as_str()),
+        _ => return None,
+    };
+    match code {
+        Code::DiskFull => Some("the disk of the file is full: free space there"),
+        Code::ReadOnly | Code::PermissionDenied => {
+            Some("the file cannot be written: look at its rights, and at how its disk is mounted")
+        }
+        Code::DatabaseCorrupt | Code::NotADatabase => Some("the file is damaged: restore it from a backup"),
+        _ if words.starts_with("no such table") || words.starts_with("no such column") => {
+            Some("a table of Tidegate's is missing in the file, or a column of one: restore it from a backup")
+        }
+        _ => None,
+    }
 }
 
 /// The kind of an error that says something about the store as a whole.

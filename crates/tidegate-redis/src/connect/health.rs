@@ -61,6 +61,31 @@ pub(super) fn refuses_to_write(e: &RedisError) -> bool {
     matches!(e.code(), Some("OOM" | "MISCONF" | "NOREPLICAS"))
 }
 
+/// Why a server that answers does not do it, and what to do about that.
+pub(super) fn advice(e: &RedisError) -> Option<&'static str> {
+    match e.code() {
+        Some("OOM") => Some(
+            "Redis is full and takes nothing that adds to it (OOM): give it more memory (`maxmemory`), or remove what it need not keep",
+        ),
+        Some("MISCONF") => Some(
+            "Redis cannot save to its disk and therefore takes no writes (MISCONF): its log says why; mostly the disk is full",
+        ),
+        Some("NOREPLICAS") => Some(
+            "Redis has too few replicas and therefore takes no writes (NOREPLICAS): start them, or lower `min-replicas-to-write`",
+        ),
+        _ if is_wrong_type(e) => Some(
+            "a key of Tidegate's in Redis is of another type (WRONGTYPE), so another program wrote it: delete that key (what was in it \
+             is lost), and give each program a name or a database of its own",
+        ),
+        _ => None,
+    }
+}
+
+fn is_wrong_type(e: &RedisError) -> bool {
+    // The second is how servers before 7.0 say it of a script.
+    e.code() == Some("WRONGTYPE") || e.to_string().contains("WRONGTYPE")
+}
+
 /// What to do about an error that no waiting mends.
 pub(super) fn next(e: &RedisError) -> Option<&'static str> {
     const LOGIN: &str = "check user and password in the store's URL";
@@ -95,9 +120,7 @@ pub(super) fn kind(e: &RedisError) -> ErrorKind {
         | Kind::RESP3NotSupported
         | Kind::Server(Server::NoPerm) => ErrorKind::Configuration,
         _ if next(e).is_some() => ErrorKind::Configuration,
-        Kind::Extension if e.code() == Some("WRONGTYPE") => ErrorKind::Corrupt,
-        // As servers before 7.0 say it of a script.
-        _ if e.to_string().contains("WRONGTYPE") => ErrorKind::Corrupt,
+        _ if is_wrong_type(e) => ErrorKind::Corrupt,
         Kind::UnexpectedReturnType | Kind::Parse => ErrorKind::Corrupt,
         _ => ErrorKind::Unavailable,
     }

@@ -458,6 +458,9 @@ pub(crate) fn failed(e: redis::RedisError) -> Error {
     match health::next(&e) {
         Some(next) => Error::new(kind, "Redis cannot be used").because(format!("{e}; {next}")),
         None if health::is_unreached(&e) => Error::new(kind, "Redis cannot be reached").because(e),
-        None => Error::new(kind, "Redis does not do as it was told").because(e),
+        None => {
+            let advice = health::advice(&e);
+            Error::new(kind, "Redis does not do as it was told").because(e).advise(advice)
+        }
     }
 }

@@ -141,7 +141,7 @@ async fn round(inner: &Inner, parts: &mut [Part<'_>]) {
 }
 
 fn same(e: &Error) -> Error {
-    Error::new(e.kind(), e.to_string())
+    Error::new(e.kind(), e.to_string()).advise(e.advice())
 }
 
 impl Part<'_> {

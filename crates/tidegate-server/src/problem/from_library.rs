@@ -87,6 +87,15 @@ fn of_store(e: &StoreError) -> Problem {
         }
         _ => tracing::error!(error = %e, "the store of queues and locks does not answer as it should"),
     }
+    if let Some(advice) = e.advice() {
+        let detail = format!(
+            "The store of queues and locks answers, but does not do this; a part of it may have been done. {}{}. Send the same \
+             request again after that.",
+            advice[..1].to_uppercase(),
+            &advice[1..],
+        );
+        return Problem::new(&c::STORE_UNAVAILABLE, detail).retry_after(2);
+    }
     store_unavailable(
         "The store of queues and locks does not answer; a change may have been made. Send the same request again in a few \
          seconds.",

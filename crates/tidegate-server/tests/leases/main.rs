@@ -8,5 +8,6 @@ mod days;
 mod locks;
 mod queue_bodies;
 mod queues;
+mod refusals;
 mod repeats;
 mod shared;

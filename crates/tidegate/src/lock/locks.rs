@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use super::guard::Guard;
 use super::renew::Renewals;
 use super::wait::Waits;
+use super::watched::Watched;
 use super::{LockError, acquire};
 use crate::pending::Pending;
 
@@ -164,7 +165,8 @@ pub(super) fn random_ask() -> AskId {
 }
 
 impl Locks {
-    /// Why the store cannot be asked, if that is known. Cheap; for a probe.
+    /// Why the store cannot be asked, if that is known; and what it refused within the last minute and has not done since, though
+    /// it can be asked: it is full, a key of it was destroyed. Cheap; for a probe.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         self.inner.store.trouble()
@@ -179,6 +181,7 @@ impl Locks {
     /// The same, with a clock of a test's own: validity counts on `boot_ns`, which must run through suspend.
     #[must_use]
     pub fn with_time(store: Arc<dyn LockStore>, time: Arc<dyn TimeSource>) -> Self {
+        let store: Arc<dyn LockStore> = Arc::new(Watched::new(store));
         let renewals = Arc::new(Renewals::new(time.clone()));
         let waits = Arc::new(Waits::default());
         let tasks = vec![

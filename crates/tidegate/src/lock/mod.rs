@@ -5,7 +5,7 @@
 //! - [`Advisory`], [`Quorum`], [`Fenced`]: grades. [`fenced_tx`]: a transaction that only the newest holder commits.
 //! - [`LockError`]: why it is not. A store that does not answer is never "not held".
 //! - `acquire`: the task that asks and waits. `renew`: the one task that renews every guard of the process. `wait`: who
-//!   waits here, signs of life, and what was handed over.
+//!   waits here, signs of life, and what was handed over. `watched`: what a store refuses.
 //!
 //! Asking is done by a task of its own: a caller that goes away (a cancelled future) still gives back what it was granted. Each call
 //! has a number of its own ([`AskId`]) in the store: what it gives back is nothing that another call with its token has.
@@ -19,6 +19,7 @@ mod metrics;
 pub mod quorum;
 mod renew;
 mod wait;
+mod watched;
 
 pub use errors::LockError;
 pub(crate) use fenced::LedgerFences;

@@ -7,6 +7,7 @@
 //!   gets and says.
 //! - [`RawQueue`]: a queue as bytes, for callers that keep leases themselves.
 //! - `claims`: the loop. `alarm`: its sleeps. `running`: leases of what is being handled. `settle`: answers on their way to the store.
+//!   `watched`: what a store refuses.
 //!
 //! Exactly once is the handler's part: it must bear being called twice with the same task (a compare-and-set, a fence, an
 //! idempotency key), since the process may die between the work and its acknowledgement.
@@ -20,6 +21,7 @@ mod queues;
 mod raw;
 mod running;
 mod settle;
+mod watched;
 mod worker;
 
 pub use errors::QueueError;

@@ -10,6 +10,7 @@ use tidegate_core::queue::{QueueName, Stats};
 
 use super::claims::Claims;
 use super::handle::Queue;
+use super::watched::Watched;
 use super::{QueueError, RawQueue, metrics};
 use crate::pending::Pending;
 
@@ -35,6 +36,7 @@ impl Queues {
     /// The queues of `store`.
     #[must_use]
     pub fn new(store: Arc<dyn QueueStore>) -> Self {
+        let store: Arc<dyn QueueStore> = Arc::new(Watched::new(store));
         let claims = Claims::new(store.clone());
         Self { store, claims, pending: Arc::default() }
     }
@@ -87,7 +89,8 @@ impl Queues {
     }
 
     /// Why due tasks do not come to the workers of this process, if they do not: the store cannot be asked, or something has
-    /// been due for longer than two seconds though a worker was free. Cheap; for a liveness probe.
+    /// been due for longer than two seconds though a worker was free. And what a store that can be asked refused within the last
+    /// minute and has not done since: it is full, a table or a key of it was destroyed. Cheap; for a liveness probe.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         self.store.trouble().or_else(|| self.claims.trouble())
