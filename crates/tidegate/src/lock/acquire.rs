@@ -15,6 +15,10 @@ use super::{LockError, metrics};
 
 /// Between two attempts while the store does not answer.
 const RETRY: Duration = Duration::from_millis(50);
+/// For how long a call that failed tries to give back what it may have been granted; the longest pause meanwhile; most who do.
+const LEAVES_FOR: Duration = Duration::from_secs(10);
+const LONGEST_RETRY: Duration = Duration::from_secs(1);
+pub(super) const MAX_LEAVING: usize = 1_000;
 /// Who is not first in the line asks so much later after the holder's time for each one before it: whoever is first has
 /// been served then, and told.
 const LATER: Duration = Duration::from_millis(20);
@@ -51,26 +55,37 @@ pub(super) async fn run(inner: Arc<Inner>, name: LockName, ask: Ask, mut answer:
         Some(Err(e)) => {
             // What was answered too late, or not at all, may have been granted.
             let unknown = matches!(e, LockError::Unreachable(_));
-            if waited || unknown {
-                give_up(&inner, &name, &token, call, Leave::Untold, unknown).await;
+            let mut owes = waited || unknown;
+            if owes {
+                owes = inner.store.leave(&name, &token, call, Leave::Untold).await.is_err() && unknown;
             }
             if matches!(e, LockError::Timeout { .. }) {
                 metrics::timeout();
             }
             let _ = answer.send(Err(e));
+            if owes {
+                tokio::time::sleep(RETRY).await;
+                give_up(&inner, &name, &token, call, Leave::Untold).await;
+            }
         }
-        None => give_up(&inner, &name, &token, call, Leave::Untold, true).await,
+        None => give_up(&inner, &name, &token, call, Leave::Untold).await,
     }
 }
 
 /// One call leaves the line, and gives back what it was granted. A question that is still on its way comes before this one:
-/// the store answers them in order.
-pub(super) async fn give_up(inner: &Inner, name: &LockName, token: &LockToken, call: AskId, why: Leave, again: bool) {
-    let left = inner.store.leave(name, token, call, why).await;
-    if left.is_err() && again {
-        tokio::time::sleep(RETRY).await;
-        // It ends by itself after its time.
-        let _ = inner.store.leave(name, token, call, why).await;
+/// the store answers them in order. While the store is away it is tried again for some seconds: a connection that breaks must
+/// not cost everybody the lock's time. After that it ends by itself.
+pub(super) async fn give_up(inner: &Inner, name: &LockName, token: &LockToken, call: AskId, why: Leave) {
+    let (began, mut pause) = (Instant::now(), RETRY);
+    let mut turn = None;
+    while let Err(e) = inner.store.leave(name, token, call, why).await {
+        turn = turn.or_else(|| inner.leaving.try_acquire().ok());
+        if turn.is_none() || began.elapsed() >= LEAVES_FOR {
+            tracing::debug!(lock = %name, error = %e, "a lock is not given back; it ends by itself");
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_RETRY);
     }
 }
 

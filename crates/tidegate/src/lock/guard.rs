@@ -137,7 +137,8 @@ impl Guard {
         let (inner, held) = (self.inner.clone(), self.held.clone());
         let piece = inner.pending.begin();
         let releasing = tokio::spawn(async move {
-            give_up(&inner, &held.name, &held.token, held.ask, Leave::Untold, false).await;
+            // Whoever waits for this is not kept by a store that is away.
+            let _ = inner.store.leave(&held.name, &held.token, held.ask, Leave::Untold).await;
             drop(piece);
         });
         // It is aborted with the runtime only.
@@ -163,9 +164,7 @@ impl Drop for Guard {
             let (inner, held, why) = (self.inner.clone(), self.held.clone(), self.dropped);
             let piece = inner.pending.begin();
             runtime.spawn(async move {
-                if let Err(e) = inner.store.leave(&held.name, &held.token, held.ask, why).await {
-                    tracing::debug!(error = %e, "a dropped lock was not released; it ends by itself");
-                }
+                give_up(&inner, &held.name, &held.token, held.ask, why).await;
                 drop(piece);
             });
         }

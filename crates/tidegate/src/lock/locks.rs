@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_backend::LockStore;
 use tidegate_backend::steady::{HostTime, TimeSource};
 use tidegate_core::lock::{AskId, Fence, LockName, LockToken, Look, MAX_FLOOR, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
 use super::guard::Guard;
@@ -33,6 +33,8 @@ pub(super) struct Inner {
     pub waits: Arc<Waits>,
     /// Asking for locks: it outlives callers.
     pub pending: Pending,
+    /// Whose turn it is to give back again and again, while the store is away.
+    pub leaving: Semaphore,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -196,6 +198,7 @@ impl Locks {
                 renewals,
                 waits,
                 pending: Pending::default(),
+                leaving: Semaphore::new(acquire::MAX_LEAVING),
                 tasks: Mutex::new(tasks),
             }),
         }

@@ -144,6 +144,43 @@ async fn answers_that_are_lost_after_their_effect_lose_no_lock() {
     }
 }
 
+/// The way to the server is away for a while just when a lock is to be given back: that costs nobody the lock's whole time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_could_not_be_given_back_is_given_back_later() {
+    let redis = Redis::start();
+    let proxy = Proxy::start(redis.port());
+    let locks = open(&format!("redis://127.0.0.1:{}", proxy.port())).await;
+    let away = async || {
+        proxy.refuse(true);
+        proxy.cut();
+    };
+    let back = async |what: &str| {
+        tokio::time::sleep(SECOND).await;
+        assert_eq!(keys(&redis), 1, "{what}");
+        proxy.refuse(false);
+        until(what, 8 * SECOND, || keys(&redis) == 0).await;
+        until("the way is there", 5 * SECOND, || locks.trouble().is_none()).await;
+    };
+    let hour = || tidegate::lock::Ask::new(3_600 * SECOND);
+    let guard = locks.acquire("dropped", hour()).await.unwrap();
+    away().await;
+    drop(guard);
+    back("a dropped guard").await;
+
+    // Granted, and nobody heard of it.
+    proxy.delay(200 * MS);
+    let asking = {
+        let locks = locks.clone();
+        tokio::spawn(async move { locks.acquire("unheard", hour()).await })
+    };
+    until("it is granted", 5 * SECOND, || keys(&redis) == 1).await;
+    away().await;
+    proxy.delay(0 * MS);
+    let told = asking.await.unwrap();
+    assert!(matches!(told, Err(LockError::Unreachable(_))), "{told:?}");
+    back("a grant that nobody heard of").await;
+}
+
 /// L4: the server is busy with somebody's script for longer than a renewal's turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l4_a_busy_server_is_asked_again_until_the_deadline() {

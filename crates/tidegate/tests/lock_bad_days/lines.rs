@@ -117,6 +117,9 @@ async fn l22_a_waiter_that_sleeps_is_passed_over() {
 async fn l9_waiting_for_many_locks_takes_one_connection() {
     let redis = Redis::start();
     let (holder, locks) = (open(&redis.url()).await, open(&redis.url()).await);
+    let channels = || redis.tell(&["PUBSUB", "CHANNELS"]).lines().filter(|line| line.contains(":lw:")).count();
+    // A process listens a moment after its locks are opened.
+    until("both listen", 10 * SECOND, || channels() == 2).await;
     let clients = total(&redis, "clients", "connected_clients");
     let count = scaled(2_000usize, 10_000);
     let mut held = Vec::new();
@@ -132,11 +135,7 @@ async fn l9_waiting_for_many_locks_takes_one_connection() {
     until("all wait", 20 * SECOND, || locks.waiting() == count).await;
     tokio::time::sleep(500 * MS).await;
     assert!(total(&redis, "clients", "connected_clients") <= clients + 1, "no connection a lock");
-    assert_eq!(
-        redis.tell(&["PUBSUB", "CHANNELS"]).lines().filter(|line| line.contains(":lw:")).count(),
-        2,
-        "one a process"
-    );
+    assert_eq!(channels(), 2, "one a process");
     for guard in held {
         drop(guard.release().await);
     }
