@@ -268,7 +268,9 @@ async fn copied(master: &Redis, replica: &Redis) {
     };
     until("the replica has it all", async || {
         let all = offset(master, "master_repl_offset:");
-        all.is_some() && offset(replica, "slave_repl_offset:") == all
+        // Before their first meeting both say 0.
+        let met = offset(replica, "master_link_status:").is_some_and(|status| status.trim() == "up");
+        met && all.is_some() && offset(replica, "slave_repl_offset:") == all
     })
     .await;
 }
