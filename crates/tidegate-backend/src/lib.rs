@@ -13,6 +13,7 @@
 //! - [`lock`]: [`LockStore`], where locks lie. [`fence`]: [`Fences`], what keeps a late holder from the data.
 //! - [`feed`]: [`FeedLedger`], the truth of timelines, and [`FeedStore`], the copies that pages are made from.
 //! - [`stored`]: what every SQL ledger does alike.
+//! - [`watch`]: where the watch over Redis gets its samples from.
 //! - [`error`]: [`Error`] and its [`ErrorKind`].
 //!
 //! Async methods return boxed futures, since the store is chosen at run time. No driver's type crosses this seam.
@@ -32,6 +33,7 @@ pub mod outbox;
 pub mod queue;
 pub mod steady;
 pub mod stored;
+pub mod watch;
 
 pub use bus::{Bus, Notice};
 pub use cache::{CacheCapabilities, CacheKey, CacheNotice, CacheStore};

@@ -9,6 +9,7 @@
 //! - `locks.rs`: [`RedisLocks`], [`RedisNode`].
 //! - `queue/`: [`RedisQueues`], the delay queue.
 //! - `feed/`: [`RedisFeed`], copies that the feed's pages are made from.
+//! - `watch/`: [`RedisSamples`], what the watch judges.
 //! - `blocks/`: [`StockCounter`] and [`OrderStatus`], for teams whose order data live elsewhere.
 //! - `bare.rs` (feature `ceiling`): the client by itself, for the benches.
 //!
@@ -29,6 +30,7 @@ mod queue;
 mod reply;
 mod scripts;
 mod tasks;
+mod watch;
 
 #[cfg(feature = "ceiling")]
 pub use bare::{BareAnswer, BareClient};
@@ -42,3 +44,4 @@ pub use deadlines::{DeadlineOptions, RedisDeadlines};
 pub use feed::{RedisFeed, RedisFeedOptions};
 pub use locks::{RedisLocks, RedisNode};
 pub use queue::RedisQueues;
+pub use watch::RedisSamples;

@@ -36,7 +36,7 @@ use crate::tasks::Tasks;
 #[cfg(feature = "ceiling")]
 pub(crate) use self::direct::Bare;
 pub(crate) use self::direct::{is_on_its_way, run_id};
-pub(crate) use self::link::{RedisResult, connect_for_waiting, listening_hosts};
+pub(crate) use self::link::{RedisResult, connect_for_waiting, listening_hosts, master};
 pub(crate) use self::listen::{Heard, Listener};
 pub use self::options::RedisOptions;
 pub(crate) use self::options::{Host, Mode, Role};
