@@ -1,7 +1,6 @@
 //! Caches under test, and the words their tests use.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -12,11 +11,9 @@ use tidegate_redis::{RedisCache, RedisCacheOptions, RedisOptions};
 
 pub const SECOND: Duration = Duration::from_secs(1);
 
-static NAMES: AtomicU32 = AtomicU32::new(0);
-
 /// A name that no other test uses.
 pub fn fresh_name() -> String {
-    format!("cache-{}", NAMES.fetch_add(1, Ordering::Relaxed))
+    super::common::fresh_name("cache")
 }
 
 pub async fn open(url: &str, name: &str) -> Arc<RedisCache> {

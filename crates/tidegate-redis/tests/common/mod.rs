@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod places;
 pub mod shop;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -36,10 +37,14 @@ pub fn shared_cluster() -> Arc<Cluster> {
     })
 }
 
+/// A name that no other test of this process has.
+pub fn fresh_name(of: &str) -> String {
+    format!("{of}-{}", NAMES.fetch_add(1, Ordering::Relaxed))
+}
+
 /// A fresh index on a server that others use.
 pub async fn open_named(url: &str) -> RedisDeadlines {
-    let name = format!("shop-{}", NAMES.fetch_add(1, Ordering::Relaxed));
-    open_with(RedisOptions::parse(url).unwrap().name(&name).unwrap()).await
+    open_with(RedisOptions::parse(url).unwrap().name(&fresh_name("shop")).unwrap()).await
 }
 
 /// An index that is whole.

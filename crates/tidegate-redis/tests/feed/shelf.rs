@@ -1,7 +1,6 @@
 //! What the tests of the feed's copies share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_backend::FeedStore;
@@ -14,12 +13,6 @@ use tidegate_redis::{Connector, RedisFeed, RedisFeedOptions, RedisOptions};
 
 pub const NOW: Millis = Millis(1_800_000_000_000);
 pub const SECOND: Duration = Duration::from_secs(1);
-
-static NAMES: AtomicU32 = AtomicU32::new(0);
-
-pub fn fresh_name() -> String {
-    format!("feed-{}", NAMES.fetch_add(1, Ordering::Relaxed))
-}
 
 pub async fn open(url: &str, name: &str) -> Arc<RedisFeed> {
     open_with(url, name, RedisFeedOptions::default()).await

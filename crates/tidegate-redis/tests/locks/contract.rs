@@ -1,26 +1,17 @@
 //! The contract of stores of locks.
 
-use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tidegate_backend::{BoxFuture, LockStore};
 use tidegate_conformance::lock::Harness;
-use tidegate_conformance::servers::{Engine, Redis, Setup};
 use tidegate_redis::{Connector, RedisLocks, RedisOptions};
 
-use super::common;
-
-static NAMES: AtomicU32 = AtomicU32::new(0);
+use super::common::places::{Place, on_every_place};
 
 struct Shared {
     locks: Arc<RedisLocks>,
-    url: String,
-    name: String,
-    /// A server that may lose its data.
-    own: Option<Redis>,
-    _server: Box<dyn Any + Send + Sync>,
+    place: Place,
 }
 
 pub async fn open_on(url: &str, name: &str) -> Arc<RedisLocks> {
@@ -28,9 +19,10 @@ pub async fn open_on(url: &str, name: &str) -> Arc<RedisLocks> {
     Arc::new(RedisLocks::open(connector))
 }
 
-async fn shared(url: String, own: Option<Redis>, server: impl Any + Send + Sync) -> Shared {
-    let name = format!("locks-{}", NAMES.fetch_add(1, Ordering::Relaxed));
-    Shared { locks: open_on(&url, &name).await, url, name, own, _server: Box::new(server) }
+impl Shared {
+    async fn open(place: Place) -> Self {
+        Self { locks: open_on(&place.url, &place.name).await, place }
+    }
 }
 
 impl Harness for Shared {
@@ -39,7 +31,7 @@ impl Harness for Shared {
     }
 
     fn another(&self) -> BoxFuture<'_, Arc<dyn LockStore>> {
-        Box::pin(async { open_on(&self.url, &self.name).await as Arc<dyn LockStore> })
+        Box::pin(async { open_on(&self.place.url, &self.place.name).await as Arc<dyn LockStore> })
     }
 
     fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {
@@ -47,40 +39,8 @@ impl Harness for Shared {
     }
 
     fn lose(&self) -> BoxFuture<'_, bool> {
-        let lost = self.own.as_ref().map(|redis| redis.tell(&["FLUSHALL"]));
-        Box::pin(std::future::ready(lost.is_some()))
+        self.place.lose()
     }
 }
 
-mod standalone {
-    use super::*;
-
-    async fn open() -> Shared {
-        let redis = Redis::start();
-        shared(redis.url(), Some(redis), ()).await
-    }
-
-    tidegate_conformance::lock_conformance!(open);
-}
-
-mod cluster {
-    use super::*;
-
-    async fn open() -> Shared {
-        let cluster = common::shared_cluster();
-        shared(cluster.url(), None, cluster).await
-    }
-
-    tidegate_conformance::lock_conformance!(open);
-}
-
-mod valkey {
-    use super::*;
-
-    async fn open() -> Shared {
-        let valkey = Redis::start_with(Setup::default().engine(Engine::Valkey));
-        shared(valkey.url(), Some(valkey), ()).await
-    }
-
-    tidegate_conformance::lock_conformance!(open);
-}
+on_every_place!(super::Shared::open, tidegate_conformance::lock_conformance);

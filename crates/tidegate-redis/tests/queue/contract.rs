@@ -1,24 +1,17 @@
 //! The contract of stores of delayed tasks.
 
-use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tidegate_backend::{BoxFuture, QueueOptions, QueueStore};
 use tidegate_conformance::queue::{ATTEMPTS, Harness};
-use tidegate_conformance::servers::{Engine, Redis, Setup};
 use tidegate_redis::{Connector, RedisOptions, RedisQueues};
 
-use super::common;
+use super::common::places::{Place, on_every_place};
 
-static NAMES: AtomicU32 = AtomicU32::new(0);
-
-pub struct Shared {
+struct Shared {
     queues: Arc<RedisQueues>,
-    url: String,
-    name: String,
-    _server: Box<dyn Any + Send + Sync>,
+    place: Place,
 }
 
 pub async fn open_on(url: &str, name: &str) -> Arc<RedisQueues> {
@@ -27,9 +20,10 @@ pub async fn open_on(url: &str, name: &str) -> Arc<RedisQueues> {
     Arc::new(RedisQueues::open(connector, options).await.unwrap())
 }
 
-async fn shared(url: String, server: impl Any + Send + Sync) -> Shared {
-    let name = format!("queue-{}", NAMES.fetch_add(1, Ordering::Relaxed));
-    Shared { queues: open_on(&url, &name).await, url, name, _server: Box::new(server) }
+impl Shared {
+    async fn open(place: Place) -> Self {
+        Self { queues: open_on(&place.url, &place.name).await, place }
+    }
 }
 
 impl Harness for Shared {
@@ -38,7 +32,7 @@ impl Harness for Shared {
     }
 
     fn another(&self) -> BoxFuture<'_, Option<Arc<dyn QueueStore>>> {
-        Box::pin(async { Some(open_on(&self.url, &self.name).await as Arc<dyn QueueStore>) })
+        Box::pin(async { Some(open_on(&self.place.url, &self.place.name).await as Arc<dyn QueueStore>) })
     }
 
     fn pass(&self, time: Duration) -> BoxFuture<'_, ()> {
@@ -46,35 +40,4 @@ impl Harness for Shared {
     }
 }
 
-mod standalone {
-    use super::*;
-
-    async fn open() -> Shared {
-        let redis = Redis::start();
-        shared(redis.url(), redis).await
-    }
-
-    tidegate_conformance::queue_conformance!(open);
-}
-
-mod cluster {
-    use super::*;
-
-    async fn open() -> Shared {
-        let cluster = common::shared_cluster();
-        shared(cluster.url(), cluster).await
-    }
-
-    tidegate_conformance::queue_conformance!(open);
-}
-
-mod valkey {
-    use super::*;
-
-    async fn open() -> Shared {
-        let valkey = Redis::start_with(Setup::default().engine(Engine::Valkey));
-        shared(valkey.url(), valkey).await
-    }
-
-    tidegate_conformance::queue_conformance!(open);
-}
+on_every_place!(super::Shared::open, tidegate_conformance::queue_conformance);
