@@ -181,7 +181,7 @@ kinds! {
         "The ledger cannot be reached or cannot write. Nothing was acknowledged."
         "Send the request again after `Retry-After` seconds; repeating it is safe."
     STORE_UNAVAILABLE "store-unavailable" 503 "Store unavailable" true
-        "The store of queues, locks or shared caches did not answer, or this server has none. A change may have been made."
+        "The store of queues, locks or shared caches did not answer or did not do it, or this server has none. A change may have been made."
         "Send the request again after `Retry-After` seconds; repeating it is safe."
     STOPPING "stopping" 503 "Stopping" true
         "The server is stopping and takes no new requests."
