@@ -9,6 +9,7 @@
 //! - [`cache`] (feature `cache`): a typed cache in front of a database; [`Products`]: product pages through it.
 //! - [`feed`] (feature `feed`): home pages of what the people a user follows posted.
 //! - [`queue`] (feature `queue`): a delay queue. [`lock`] (feature `lock`): locks with fences.
+//! - [`watch`] (feature `watch`): the watch over Redis and Valkey.
 //! - `workers/`: group commit in front of the ledger, the probe batcher in front of its readers, due orders, the sweep, what
 //!   nodes tell each other and how they find what was lost on the way.
 //!
@@ -38,6 +39,8 @@ mod redis;
 mod refused;
 mod stores;
 mod tidegate;
+#[cfg(feature = "watch")]
+pub mod watch;
 mod workers;
 
 pub use catalog::Catalog;

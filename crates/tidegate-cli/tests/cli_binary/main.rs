@@ -1,6 +1,7 @@
 //! The command line as its users meet it: the real binary, its exit codes, what it prints and where.
 
 mod bench;
+mod bench_feed;
 mod bench_queues;
 mod cache;
 mod config;

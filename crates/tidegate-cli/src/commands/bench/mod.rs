@@ -1,6 +1,6 @@
 //! `tidegate bench`: rates and latencies, each beside the bare thing it is built on, measured in the same run.
 //!
-//! - [`orders`], [`cache`], [`deadlines`], [`locks`]: the cases.
+//! - [`orders`], [`cache`], [`deadlines`], [`locks`], [`feed`]: the cases.
 //! - [`child`]: the server under test, a process of its own. [`process`]: processes that obey. [`server`]: private Redis
 //!   servers; [`private`]: private servers of other kinds. [`redis`]: the client by itself; [`on_redis`]: what
 //!   cases on Redis share. [`bare`]: the bare HTTP handler.
@@ -10,6 +10,7 @@ mod bare;
 mod cache;
 mod child;
 mod deadlines;
+mod feed;
 mod line;
 mod locks;
 mod machine;
@@ -49,7 +50,7 @@ pub struct Args {
     /// Folder for the ledgers: put it on the disk that is to be measured [default: a temporary one]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<std::path::PathBuf>,
-    /// Measure cache, deadlines, locks on this Redis or Valkey; keys named tidegate_bench_.. are made and deleted [default: a private one]
+    /// Measure cache, deadlines, locks, feed on this Redis or Valkey; keys named tidegate_bench_.. are made and deleted [default: a private one]
     #[arg(long, value_name = "URL")]
     redis: Option<String>,
     /// Print one JSON object a line
@@ -76,6 +77,8 @@ enum What {
     /// A process that takes locks
     #[value(hide = true)]
     LocksProcess,
+    /// The feed: pages beside the pipelined read of every set and a join, first visits, publishing, memory, a loss
+    Feed,
     /// The bare HTTP handler beside which refusals are measured
     #[value(hide = true)]
     Bare,
@@ -95,6 +98,7 @@ pub fn run(args: Args) -> Result {
         What::Cache => measure("cache", &args, cache::run),
         What::Deadlines => measure("deadlines", &args, deadlines::run),
         What::Locks => measure("locks", &args, locks::run),
+        What::Feed => measure("feed", &args, feed::run),
     }
 }
 

@@ -15,11 +15,11 @@ mod naive;
 mod rabbit;
 mod rates;
 mod seen;
-mod side;
+pub mod side;
 mod sides;
 mod slow;
 mod stored;
-mod way;
+pub mod way;
 
 use std::time::Duration;
 

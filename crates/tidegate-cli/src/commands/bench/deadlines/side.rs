@@ -72,6 +72,11 @@ impl Side {
 
     /// Our queue on MariaDB, every commit on the disk.
     pub fn mariadb(parent: &Path) -> Result<Self> {
+        Self::mariadb_with(parent, &[])
+    }
+
+    /// The same with options of its own, such as `--innodb-buffer-pool-size=1G`.
+    pub fn mariadb_with(parent: &Path, options: &[&str]) -> Result<Self> {
         let (package, port) = ("mariadb-server", free_port()?);
         let own = folder(parent, "mariadb")?;
         let data = own.join("data");
@@ -101,7 +106,8 @@ impl Side {
             "--innodb-flush-log-at-trx-commit=1".to_owned(),
         ];
         let program = find("mariadbd", package)?;
-        let program = Private::start(program, arguments.map(Into::into).to_vec(), Vec::new(), &own)?;
+        let arguments = arguments.iter().map(Into::into).chain(options.iter().map(Into::into)).collect();
+        let program = Private::start(program, arguments, Vec::new(), &own)?;
         let url = format!("mysql://tidegate:tidegate@127.0.0.1:{port}/bench");
         let ready: Ready = Box::new(move |_| greets(port));
         Self::of("sql, MariaDB", program, Kind::Sql { url }, data.join("bench"), ready, Vec::new())
@@ -109,13 +115,18 @@ impl Side {
 
     /// Our queue on PostgreSQL, every commit on the disk.
     pub fn postgres(parent: &Path) -> Result<Self> {
+        Self::postgres_with(parent, &[])
+    }
+
+    /// The same with settings of its own, such as `shared_buffers=1GB`.
+    pub fn postgres_with(parent: &Path, settings: &[&str]) -> Result<Self> {
         let (package, port) = ("postgresql", free_port()?);
         let own = folder(parent, "postgres")?;
         let data = own.join("data");
         let mut init = private::command(&find("initdb", package)?, &own)?;
         init.args(["--username=tidegate", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]);
         private::run(init.arg("--pgdata").arg(&data))?;
-        let arguments = vec![
+        let mut arguments: Vec<std::ffi::OsString> = vec![
             "-D".into(),
             data.clone().into(),
             "-p".into(),
@@ -125,6 +136,7 @@ impl Side {
             "-c".into(),
             "listen_addresses=127.0.0.1".into(),
         ];
+        arguments.extend(settings.iter().flat_map(|setting| ["-c".into(), setting.into()]));
         let program = Private::start(find("postgres", package)?, arguments, Vec::new(), &own)?;
         let url = format!("postgres://tidegate:tidegate@127.0.0.1:{port}/postgres");
         let state = data.join("postmaster.pid");
