@@ -19,3 +19,8 @@ pub trait SampleSource: Send {
     /// answer is a sample that says so.
     fn round(&mut self) -> BoxFuture<'_, Round>;
 }
+
+/// A round of each source, all of them together.
+pub async fn all(sources: &mut [Box<dyn SampleSource>]) -> Vec<Round> {
+    futures_util::future::join_all(sources.iter_mut().map(|source| source.round())).await
+}

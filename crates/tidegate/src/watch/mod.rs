@@ -1,0 +1,273 @@
+//! The watch over Redis and Valkey: it asks servers for `INFO` once a second or slower, and says when something is wrong and when
+//! it is over, with cause, evidence, the next command and its risk. It works with `INFO` alone; what it may not see is unknown.
+//!
+//! - [`Watch`]: a task that looks until it is stopped: [`Watch::findings`], [`Watch::memory`], [`Watch::changes`].
+//! - [`look_once`]: two looks, and whatever they show at once.
+//! - [`state`]: [`StateKeeper`], what must outlive the process, and [`StateFile`].
+//! - `metrics.rs`: the same in numbers.
+//!
+//! The rules and what may be set of them: [`Settings`], [`Rule`], [`RuleSettings`].
+
+mod metrics;
+pub mod state;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{broadcast, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval};
+
+pub use state::{StateFile, StateKeeper};
+pub use tidegate_backend::watch::{Round, SampleSource};
+pub use tidegate_core::watch::{
+    Answer, BadState, Change, Client, Config, Finding, Host, Info, Judge, Memory, Purpose, Reply, Rule, RuleSettings,
+    Sample, Settings, Severity, Silence, SlowCommand,
+};
+#[cfg(feature = "redis")]
+pub use tidegate_redis::RedisSamples;
+
+use crate::{Error, Result};
+
+/// Closed findings that are kept; the oldest go first.
+const CLOSED: usize = 1_000;
+/// Changes that a reader may fall behind; then it misses the oldest, and [`Watch::findings`] has what is open.
+const CHANGES: usize = 1_024;
+/// How often the state is kept while nothing changes.
+const KEEP: Duration = Duration::from_secs(10);
+/// The shortest and the longest time between two looks.
+const INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3_600));
+
+/// How a watch runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WatchOptions {
+    /// Between two looks at a server; 100 ms to an hour, a second unless set.
+    pub interval: Duration,
+    /// What is judged, and how.
+    pub settings: Settings,
+}
+
+impl Default for WatchOptions {
+    fn default() -> Self {
+        Self { interval: Duration::from_secs(1), settings: Settings::default() }
+    }
+}
+
+impl WatchOptions {
+    /// How long a server has for its answer, so that a look is over before the next: a second at most.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.interval.clamp(Duration::from_millis(500), Duration::from_secs(1))
+    }
+}
+
+/// Samples of the servers that `urls` name (as [`RedisOptions`](tidegate_redis::RedisOptions) reads them).
+///
+/// # Errors
+/// [`Error::Configuration`]: what is wrong with a URL, never its password.
+#[cfg(feature = "redis")]
+pub fn on_redis(urls: &[String], options: &WatchOptions) -> Result<Vec<Box<dyn SampleSource>>> {
+    let patience = options.patience();
+    let source = |url: &String| -> Result<Box<dyn SampleSource>> {
+        let redis = tidegate_redis::RedisOptions::parse(url).map_err(|e| Error::Configuration(e.to_string()))?;
+        Ok(Box::new(RedisSamples::new(redis, patience)))
+    };
+    urls.iter().map(source).collect()
+}
+
+/// A watch that runs. Dropped, it ends at once; [`Watch::stop`] also keeps what it knows.
+pub struct Watch {
+    shared: Arc<Shared>,
+    stop: watch::Sender<bool>,
+    task: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    judge: Mutex<Judge>,
+    closed: Mutex<VecDeque<Finding>>,
+    changes: broadcast::Sender<Change>,
+    keeper: Option<Arc<dyn StateKeeper>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watch {
+    /// Begins to look at `sources`, each as often as `options` say, going on from what `keeper` has.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`]: the interval is out of its bounds, or the kept state cannot be read.
+    pub async fn start(
+        sources: Vec<Box<dyn SampleSource>>,
+        options: WatchOptions,
+        keeper: Option<Arc<dyn StateKeeper>>,
+    ) -> Result<Self> {
+        if !(INTERVAL.0..=INTERVAL.1).contains(&options.interval) {
+            let (least, most) = INTERVAL;
+            return Err(Error::Configuration(format!("the interval of the watch must be from {least:?} to {most:?}")));
+        }
+        let judge = restored(options.settings.clone(), keeper.clone()).await?;
+        let shared = Arc::new(Shared {
+            judge: Mutex::new(judge),
+            closed: Mutex::new(VecDeque::new()),
+            changes: broadcast::Sender::new(CHANGES),
+            keeper,
+        });
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(run(Arc::clone(&shared), sources, options.interval, stopped));
+        Ok(Self { shared, stop, task: Some(task) })
+    }
+
+    /// What is open now, by server and rule.
+    #[must_use]
+    pub fn findings(&self) -> Vec<Finding> {
+        locked(&self.shared.judge).open().cloned().collect()
+    }
+
+    /// What was closed since the start, the newest first; the last thousand are kept.
+    #[must_use]
+    pub fn closed(&self) -> Vec<Finding> {
+        locked(&self.shared.closed).iter().rev().cloned().collect()
+    }
+
+    /// The memory of each server that has answered.
+    #[must_use]
+    pub fn memory(&self) -> Vec<Memory> {
+        locked(&self.shared.judge).memory().cloned().collect()
+    }
+
+    /// Every opening and closing from now on.
+    #[must_use]
+    pub fn changes(&self) -> broadcast::Receiver<Change> {
+        self.shared.changes.subscribe()
+    }
+
+    /// Ends it once the look under way is over, and keeps what it knows.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        if let Some(task) = self.task.take() {
+            // It ends by itself; how is of no interest.
+            let _ = task.await;
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+async fn restored(settings: Settings, keeper: Option<Arc<dyn StateKeeper>>) -> Result<Judge> {
+    let Some(keeper) = keeper else { return Ok(Judge::new(settings)) };
+    let text = blocking(move || keeper.load()).await;
+    match text.map_err(|e| Error::Configuration(format!("the state of the watch cannot be read: {e}")))? {
+        None => Ok(Judge::new(settings)),
+        Some(text) => Judge::restore(settings, &text).map_err(|e| Error::Configuration(e.to_string())),
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> std::io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|e| Err(std::io::Error::other(e)))
+}
+
+async fn run(
+    shared: Arc<Shared>,
+    mut sources: Vec<Box<dyn SampleSource>>,
+    every: Duration,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut tick = interval(every);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut kept_at = tokio::time::Instant::now();
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {}
+            _ = stop.changed() => break,
+        }
+        let rounds = tidegate_backend::watch::all(&mut sources).await;
+        let changed = shared.take(rounds);
+        if changed || kept_at.elapsed() >= KEEP {
+            shared.keep().await;
+            kept_at = tokio::time::Instant::now();
+        }
+    }
+    shared.keep().await;
+}
+
+impl Shared {
+    /// Judges what a look has shown; whether that changed anything.
+    fn take(&self, rounds: Vec<Round>) -> bool {
+        let (changes, open) = {
+            let mut judge = locked(&self.judge);
+            let changes: Vec<Change> = rounds.iter().flat_map(|round| judged(&mut judge, round)).collect();
+            metrics::count(&rounds);
+            metrics::memory(judge.memory());
+            (changes, judge.open().map(|finding| finding.rule).collect::<Vec<_>>())
+        };
+        metrics::open(&open);
+        let is_changed = !changes.is_empty();
+        for change in changes {
+            if let Change::Closed(finding) = &change {
+                let mut closed = locked(&self.closed);
+                closed.push_back(finding.clone());
+                if closed.len() > CLOSED {
+                    closed.pop_front();
+                }
+            }
+            // Nobody has to listen.
+            let _ = self.changes.send(change);
+        }
+        is_changed
+    }
+
+    async fn keep(&self) {
+        let Some(keeper) = self.keeper.clone() else { return };
+        let text = locked(&self.judge).save();
+        if let Err(e) = blocking(move || keeper.save(&text)).await {
+            tracing::warn!(error = %e, "the state of the watch cannot be kept: after a restart what is open is told again");
+        }
+    }
+}
+
+fn judged(judge: &mut Judge, round: &Round) -> Vec<Change> {
+    let mut changes: Vec<Change> = round.samples.iter().flat_map(|sample| judge.judge(sample)).collect();
+    let now = tidegate_backend::clock::host_now();
+    changes.extend(round.gone.iter().flat_map(|address| judge.forget(address, now)));
+    changes
+}
+
+/// What two looks show, `options.interval` apart.
+#[derive(Debug)]
+pub struct Once {
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// The memory of each server that answered.
+    pub memory: Vec<Memory>,
+    /// Servers that did not answer in the second look, and why.
+    pub silent: Vec<(String, Silence, String)>,
+}
+
+/// Looks twice, and says what is wrong by one bad sample of each rule instead of several.
+pub async fn look_once(mut sources: Vec<Box<dyn SampleSource>>, options: &WatchOptions) -> Once {
+    let mut judge = Judge::new(options.settings.clone().at_once());
+    let mut silent = Vec::new();
+    for look in 0..2 {
+        if look > 0 {
+            tokio::time::sleep(options.interval).await;
+        }
+        silent.clear();
+        for round in tidegate_backend::watch::all(&mut sources).await {
+            judged(&mut judge, &round);
+            silent.extend(round.samples.iter().filter_map(|sample| match &sample.reply {
+                Reply::Silence { kind, why, .. } => Some((sample.address.clone(), *kind, why.clone())),
+                Reply::Answer(_) => None,
+            }));
+        }
+    }
+    Once { findings: judge.open().cloned().collect(), memory: judge.memory().cloned().collect(), silent }
+}
