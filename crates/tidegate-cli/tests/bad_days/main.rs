@@ -6,6 +6,7 @@ mod clock;
 mod database;
 mod disk;
 mod failover;
+mod feed;
 mod kill;
 mod network;
 mod nodes;

@@ -219,6 +219,10 @@ impl Api {
         Self::reply(self.agent.put(format!("{}{path}", self.base)).send_json(body))
     }
 
+    pub fn delete(&self, path: &str) -> Option<Reply> {
+        Self::reply(self.agent.delete(format!("{}{path}", self.base)).call())
+    }
+
     pub fn sku(&self, sku: &str, on_hand: i64) {
         let reply = self
             .put(&format!("/v1/skus/{sku}"), &json!({"on_hand": on_hand, "price": {"amount": 100, "currency": "EUR"}}));
