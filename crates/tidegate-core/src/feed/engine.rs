@@ -564,11 +564,13 @@ impl Batch {
 
 type TieLists<'a> = (&'a mut Vec<UserId>, &'a mut Vec<UserId>, &'a mut Vec<UserId>, &'a mut Vec<UserId>);
 
-/// `user` is in the list `to`, and no longer in the one that says the contrary.
+/// `user` is in the list `to`, and no longer in the one that says the contrary. Both are sorted: a batch may move thousands.
 fn move_to(to: &mut Vec<UserId>, from: &mut Vec<UserId>, user: &UserId) {
-    from.retain(|other| other != user);
-    if !to.contains(user) {
-        to.push(user.clone());
+    if let Ok(at) = from.binary_search(user) {
+        from.remove(at);
+    }
+    if let Err(at) = to.binary_search(user) {
+        to.insert(at, user.clone());
     }
 }
 
