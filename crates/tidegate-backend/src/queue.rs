@@ -101,6 +101,8 @@ pub struct Handout {
     pub tasks: Vec<Claimed>,
     /// The earliest instant at which something more can be handed out, if anything is there: may be past.
     pub next_at: Option<Millis>,
+    /// Why nothing is known of this queue, though others were answered: a key of it is broken, its server is away.
+    pub failed: Option<String>,
 }
 
 /// The two orders of a list.
@@ -142,7 +144,8 @@ pub trait QueueStore: Send + Sync {
     /// Removes tasks in any state; whether each was there.
     fn cancel<'a>(&'a self, queue: &'a QueueName, ids: &'a [TaskId]) -> BoxFuture<'a, Result<Vec<bool>>>;
 
-    /// Hands out what is due now, an answer for each want in order, in one round trip where there is one.
+    /// Hands out what is due now, an answer for each want in order, in one round trip where there is one. An error says that
+    /// nothing was handed out and nothing is known of any of the queues.
     fn claim<'a>(&'a self, wants: &'a [Want]) -> BoxFuture<'a, Result<Vec<Handout>>>;
 
     /// Does what the holders of tasks say, in order.

@@ -44,7 +44,20 @@ impl Refused {
 
     /// What a call came to.
     pub(crate) fn note(&self, what: &'static str, name: &str, error: Option<&Error>) {
-        let Some(error) = error else {
+        let Some(error) = error else { return self.tell(what, name, None) };
+        // A key that is broken is one name's matter, all else the whole store's. What was not answered is told by the connection.
+        let of = match error.kind() {
+            ErrorKind::Corrupt => name,
+            _ if error.advice().is_some() => "",
+            _ => return,
+        };
+        let why = error.to_string();
+        self.tell(what, of, Some(error.advice().unwrap_or(&why)));
+    }
+
+    /// The same of one name, in words.
+    pub(crate) fn tell(&self, what: &'static str, name: &str, failed: Option<&str>) {
+        let Some(why) = failed else {
             // Most calls, and no lock for them.
             if self.any.load(Ordering::Acquire) {
                 let mut calls = self.lock();
@@ -55,20 +68,13 @@ impl Refused {
             }
             return;
         };
-        // A key that is broken is one name's matter, all else the whole store's. What was not answered is told by the connection.
-        let of = match error.kind() {
-            ErrorKind::Corrupt => name,
-            _ if error.advice().is_some() => "",
-            _ => return,
-        };
-        let why = error.advice().map_or_else(|| error.to_string(), str::to_owned);
         let mut calls = self.lock();
         calls.retain(|_, (at, _)| at.elapsed() < KEPT);
-        if calls.len() < MOST || calls.contains_key(&(what, of.to_owned())) {
-            let told = calls.insert((what, of.to_owned()), (Instant::now(), why.clone())).is_some();
-            if !told {
-                tracing::warn!(what, name, error = %error, "a store answers, but does not do it");
-            }
+        let call = (what, name.to_owned());
+        if (calls.len() < MOST || calls.contains_key(&call))
+            && calls.insert(call, (Instant::now(), why.to_owned())).is_none()
+        {
+            tracing::warn!(what, name, why, "a store answers, but does not do it");
         }
         self.any.store(true, Ordering::Release);
     }
@@ -85,7 +91,7 @@ impl Refused {
         let of = if name.is_empty() { String::new() } else { format!(" of {name:?}") };
         let more = calls.len() - 1;
         let more = if more == 0 { String::new() } else { format!(" (and {more} more kinds of calls)") };
-        Some(format!("{what}{of} is refused{more}: {why}"))
+        Some(format!("{what}{of} fails{more}: {why}"))
     }
 }
 
@@ -102,13 +108,13 @@ mod tests {
         refused.note("schedule", "a", Some(&away));
         assert_eq!(refused.trouble(), None, "the connection tells of that");
         refused.note("schedule", "a", Some(&full));
-        assert_eq!(refused.trouble().as_deref(), Some("schedule is refused: it is full"));
+        assert_eq!(refused.trouble().as_deref(), Some("schedule fails: it is full"));
         refused.note("claim", "b", Some(&broken));
         let both = refused.trouble().unwrap();
-        assert_eq!(both, "claim of \"b\" is refused (and 1 more kinds of calls): WRONGTYPE");
+        assert_eq!(both, "claim of \"b\" fails (and 1 more kinds of calls): WRONGTYPE");
         refused.note("claim", "a", None);
         refused.note("schedule", "b", None);
-        assert_eq!(refused.trouble().as_deref(), Some("claim of \"b\" is refused: WRONGTYPE"), "b is still broken");
+        assert_eq!(refused.trouble().as_deref(), Some("claim of \"b\" fails: WRONGTYPE"), "b is still broken");
         refused.note("claim", "b", None);
         assert_eq!(refused.trouble(), None);
         for n in 0..2 * MOST {

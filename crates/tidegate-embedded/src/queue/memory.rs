@@ -66,9 +66,9 @@ impl MemoryQueues {
         let us = now.0.max(0).unsigned_abs() * 1_000;
         let step = |queue: &mut Queue| {
             let tasks = queue.claim(now, us, want.max, want.lease_ms);
-            Handout { tasks, next_at: queue.next_at() }
+            Handout { tasks, next_at: queue.next_at(), failed: None }
         };
-        self.on(&want.queue, step).unwrap_or(Handout { tasks: Vec::new(), next_at: None })
+        self.on(&want.queue, step).unwrap_or(Handout { tasks: Vec::new(), next_at: None, failed: None })
     }
 }
 

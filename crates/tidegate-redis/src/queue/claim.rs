@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use redis::Value;
-use tidegate_backend::{Error, Handout, Result, Want};
+use tidegate_backend::{Error, ErrorKind, Handout, Result, Want};
 use tidegate_core::Millis;
 use tidegate_core::queue::model::lapsed_error;
 use tidegate_core::queue::rules::newest_of;
@@ -83,7 +83,7 @@ impl Part<'_> {
 /// One for each want, in order.
 ///
 /// # Errors
-/// Nothing was claimed, and why. What was claimed is handed out, whatever else is wrong.
+/// Nothing is known of any of them, and why. What was claimed is handed out, whatever else is wrong.
 pub(super) async fn claim<'w>(inner: &Inner, wants: &'w [Want]) -> Result<Vec<Handout>> {
     let now = inner.clock.now();
     let part = |want: &'w Want| {
@@ -96,11 +96,14 @@ pub(super) async fn claim<'w>(inner: &Inner, wants: &'w [Want]) -> Result<Vec<Ha
     while parts.iter().any(|part| part.next != Next::Nothing) {
         round(inner, &mut parts).await;
     }
-    let failed = parts.iter_mut().filter_map(|part| part.failed.take()).last();
-    match failed {
-        Some(e) if parts.iter().all(|part| part.tasks.is_empty()) => Err(e),
-        _ => Ok(parts.into_iter().map(|part| Handout { tasks: part.tasks, next_at: part.next_at }).collect()),
+    if parts.iter().all(|part| part.failed.is_some() && part.tasks.is_empty())
+        && let Some(e) = parts.iter_mut().find_map(|part| part.failed.take())
+    {
+        return Err(e);
     }
+    let told = |e: Error| e.advice().map_or_else(|| e.to_string(), str::to_owned);
+    let handout = |part: Part<'_>| Handout { tasks: part.tasks, next_at: part.next_at, failed: part.failed.map(told) };
+    Ok(parts.into_iter().map(handout).collect())
 }
 
 /// Looks and claims, all in one round trip.
@@ -135,6 +138,10 @@ async fn round(inner: &Inner, parts: &mut [Part<'_>]) {
     for (some, answer) in together.into_iter().zip(answers) {
         match answer.and_then(|answer| seen(inner, parts, some, &answer)) {
             Ok(()) => {}
+            // One of them is broken: each is asked by itself.
+            Err(e) if e.kind() == ErrorKind::Corrupt && some.len() > 1 => {
+                some.iter().for_each(|at| parts[*at].next = Next::Claim);
+            }
             Err(e) => some.iter().for_each(|at| parts[*at].next = parts[*at].give_up(same(&e))),
         }
     }

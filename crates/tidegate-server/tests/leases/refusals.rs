@@ -54,7 +54,7 @@ async fn a_key_of_another_type_is_told_until_it_is_gone() {
     redis.tell(&["SET", key.trim(), "x"]);
     assert!(told(&lock(&api, "row").await).contains("WRONGTYPE"));
     let degraded = reason(&api, "locks-unavailable").await.expect("it is degraded");
-    assert!(degraded.contains("of \"row\" is refused"), "{degraded}");
+    assert!(degraded.contains("of \"row\" fails"), "{degraded}");
     redis.tell(&["DEL", key.trim()]);
     assert_eq!(lock(&api, "row").await.status, 201);
     assert_eq!(reason(&api, "locks-unavailable: acquire").await, None);
@@ -72,7 +72,7 @@ async fn a_full_redis_says_that_it_is_full() {
     }
     for word in ["queues-unavailable", "locks-unavailable"] {
         let degraded = reason(&api, word).await.expect("it is degraded");
-        assert!(degraded.contains("is refused") && degraded.contains("`maxmemory`"), "{degraded}");
+        assert!(degraded.contains(" fails: ") && degraded.contains("`maxmemory`"), "{degraded}");
     }
     redis.tell(&["CONFIG", "SET", "maxmemory", "0"]);
     // Another queue, another lock: it is not full for anybody.

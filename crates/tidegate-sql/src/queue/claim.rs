@@ -147,7 +147,7 @@ impl Claims<'_> {
         step.keep_low().await?;
         let next_at = next_at(step.session, head.no, from).await?;
         let tasks = taken.into_iter().map(|candidate| claimed(candidate, until)).collect();
-        Ok(Handout { tasks, next_at })
+        Ok(Handout { tasks, next_at, failed: None })
     }
 
     /// Who is handed out, and who dies: the rules of `Queue::claim`.

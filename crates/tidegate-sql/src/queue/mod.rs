@@ -264,7 +264,7 @@ impl SqlQueues {
     async fn claim_all(&self, wants: &[Want]) -> Result<Vec<Handout>> {
         let parts = self.parts()?;
         let looks: Vec<_> = wants.iter().map(|want| self.wake.look(&want.queue)).collect();
-        let mut handouts = vec![Handout { tasks: Vec::new(), next_at: None }; wants.len()];
+        let mut handouts = vec![Handout { tasks: Vec::new(), next_at: None, failed: None }; wants.len()];
         let names: Vec<&QueueName> = wants.iter().map(|want| &want.queue).collect();
         let heads = self.heads(&parts, &names).await?;
         let mut due: Vec<Asked<'_>> = Vec::new();
@@ -298,8 +298,11 @@ impl SqlQueues {
             }
         }
         // What was handed out already is not lost over what was not.
-        if let Some(e) = failed.filter(|_| handouts.iter().all(|handout| handout.tasks.is_empty())) {
-            return Err(e);
+        if let Some(e) = failed {
+            if handouts.iter().all(|handout| handout.tasks.is_empty()) {
+                return Err(e);
+            }
+            due[from..].iter().for_each(|(at, ..)| handouts[*at].failed = Some(e.to_string()));
         }
         for (look, handout) in looks.into_iter().zip(&handouts) {
             look.told(handout.next_at);

@@ -50,8 +50,14 @@ impl QueueStore for Watched {
     fn claim<'a>(&'a self, wants: &'a [Want]) -> BoxFuture<'a, Result<Vec<Handout>>> {
         match wants {
             [want] => self.refused.watch("claim", want.queue.as_str(), self.store.claim(wants)),
-            // Whose matter an error is, it does not say; the loop of claims tells of it.
-            _ => self.store.claim(wants),
+            // An error is nobody's matter alone, and the loop of claims tells of it.
+            _ => Box::pin(async move {
+                let handouts = self.store.claim(wants).await?;
+                for (want, handout) in wants.iter().zip(&handouts) {
+                    self.refused.tell("claim", want.queue.as_str(), handout.failed.as_deref());
+                }
+                Ok(handouts)
+            }),
         }
     }
 

@@ -175,7 +175,7 @@ async fn what_could_not_be_given_back_is_given_back_later() {
     };
     until("it is granted", 5 * SECOND, || keys(&redis) == 1).await;
     away().await;
-    proxy.delay(0 * MS);
+    proxy.delay(std::time::Duration::ZERO);
     let told = asking.await.unwrap();
     assert!(matches!(told, Err(LockError::Unreachable(_))), "{told:?}");
     back("a grant that nobody heard of").await;

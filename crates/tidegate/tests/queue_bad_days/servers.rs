@@ -340,3 +340,44 @@ async fn a_server_that_may_evict_is_refused_and_no_key_expires() {
         assert_eq!(redis.tell(&["PTTL", key]), "-1", "{key} expires");
     }
 }
+
+/// A key of one queue is overwritten by hand: that queue's tasks wait and it is told, all others come on time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broken_queue_holds_up_no_other() {
+    // Few queues are claimed from one by one, many are looked at together.
+    for others in [1, 12] {
+        let redis = Redis::start();
+        let (queues, runs) = (open(&redis.url()).await, Runs::default());
+        let worker = runs.worker(&queues, SECOND);
+        let mut idle = Vec::new();
+        for n in 0..others {
+            let queue: tidegate::queue::Queue<u64> = queues.queue(&format!("other{n}")).unwrap();
+            queue.schedule(NewTask::after(id(0), 3_600 * SECOND, 0)).await.unwrap();
+            idle.push(queue.worker().each(|_| async {}));
+        }
+        let broken: tidegate::queue::Queue<u64> = queues.queue("broken").unwrap();
+        broken.schedule(NewTask::after(id(0), 100 * MS, 0)).await.unwrap();
+        redis.tell(&["RENAME", "{tg:days:q:broken}:w", "{tg:days:q:broken}:kept-w"]);
+        redis.tell(&["SET", "{tg:days:q:broken}:w", "x"]);
+        let done = Runs::default();
+        let (own, noted) = (queues.clone(), done.clone());
+        let on_broken = broken.worker().each(move |task| {
+            noted.note(&own, &task);
+            async {}
+        });
+        for n in 1..=5 {
+            mail(&queues).schedule(NewTask::after(id(n), 200 * MS, n)).await.unwrap();
+            until("it fired", async || runs.len() as u64 == n).await;
+        }
+        let lateness = runs.lateness();
+        assert!(lateness[0] >= 0 && lateness[2] < 200, "{lateness:?}");
+        let trouble = queues.trouble().expect("it is told");
+        assert!(trouble.contains("claim of \"broken\"") && trouble.contains("WRONGTYPE"), "{trouble}");
+        redis.tell(&["RENAME", "{tg:days:q:broken}:kept-w", "{tg:days:q:broken}:w"]);
+        until("it is worked off", async || done.len() == 1).await;
+        until("all is well", async || queues.trouble().is_none()).await;
+        for worker in idle.into_iter().chain([worker, on_broken]) {
+            worker.stop(SECOND).await;
+        }
+    }
+}

@@ -229,7 +229,7 @@ impl QueueStore for SqliteQueues {
         self.write(move |step| {
             let claim = |want: &Want| {
                 let (tasks, next_at) = step.claim(&want.queue, want.max, want.lease_ms)?;
-                Ok(Handout { tasks, next_at })
+                Ok(Handout { tasks, next_at, failed: None })
             };
             wants.iter().map(claim).collect()
         })
