@@ -274,6 +274,16 @@ pub trait FeedStore: Send + Sync {
     /// Asks to be the one who fills each: for two seconds, or until it was filled, others get false.
     fn lease<'a>(&'a self, subjects: &'a [Subject]) -> BoxFuture<'a, Result<Vec<bool>>>;
 
+    /// Whether reads fail until the floors of the last minute were repeated: a server may lack what it was told then.
+    fn wants_repeat(&self) -> bool {
+        false
+    }
+
+    /// They were, since [`FeedStore::wants_repeat`] was true.
+    fn repeated(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Ends the tasks of its own.
     fn close(&self) -> BoxFuture<'_, ()>;
 }

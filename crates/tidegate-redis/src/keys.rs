@@ -271,6 +271,16 @@ impl Keys {
         format!("{{tg:{}:f{part}}}:news", self.name).into_bytes()
     }
 
+    /// Says which server has had a part of the feed for all the time.
+    pub(crate) fn feed_mark(&self, part: usize) -> Vec<u8> {
+        format!("{{tg:{}:f{part}}}:mark", self.name).into_bytes()
+    }
+
+    /// Looks like every key of a part of the feed.
+    pub(crate) fn feed_part(&self, part: usize) -> Vec<u8> {
+        format!("{{tg:{}:f{part}}}:*", self.name).into_bytes()
+    }
+
     /// A key in `slot` of a Cluster, for asking who holds it: nothing is stored there.
     pub(crate) fn in_slot(&self, slot: u16) -> Vec<u8> {
         let head = format!("tg:{}:n", self.name);

@@ -208,6 +208,25 @@ fn feeds_stay_right_while_redis_is_away_and_when_it_is_back() {
     assert!(pages > 100, "only {pages} pages");
 }
 
+/// As after a power cut: what Redis had written to its disk some moments before.
+#[test]
+fn feeds_stay_right_when_redis_comes_back_with_old_data() {
+    let (postgres, redis) = (Postgres::start(), Redis::start());
+    let shop = Shop::open(postgres.database(), redis.url(), 2);
+    let readers = Readers::start(&shop);
+    for _ in 0..2 {
+        pause(500);
+        redis.tell(&["SAVE"]);
+        pause(700);
+        redis.restart();
+        pause(1_500);
+    }
+    let pages = readers.home();
+    assert!(pages > 100, "only {pages} pages");
+    let told = shop.api(0).readiness();
+    shop.api(0).wait(&format!("ready again: {told}"), ELSEWHERE, |api| api.readiness().contains("\"ready\""));
+}
+
 #[test]
 fn feeds_stay_right_through_a_failover() {
     let (mariadb, sentinel) = (MariaDb::start(), Sentinel::start(Engine::Redis));

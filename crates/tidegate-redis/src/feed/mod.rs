@@ -6,8 +6,8 @@
 //! Every copy lies in the partition of its name, with the news of it: so copy and news change in one script, in a Cluster as
 //! well. A server alone has one partition, since that makes the news one command. Every key expires.
 //!
-//! What the server loses is unknown and filled again. A failover may lose changes that the old master acknowledged: the
-//! next read of the news says so, and whoever keeps the outbox repeats the floors of the last minute.
+//! What the server loses is unknown and filled again. A server that was started again, or has replaced another, may lack what
+//! was acknowledged, and have what is old: it is not read until that is made up for ([`watch`]).
 
 mod news;
 mod read;
@@ -23,6 +23,7 @@ use tidegate_backend::feed::{FeedCapabilities, Found, News, Reads};
 use tidegate_backend::{BoxFuture, Error, ErrorKind, FeedStore, Result};
 use tidegate_core::Millis;
 use tidegate_core::feed::{Change, Fill, Subject};
+use tokio::sync::Notify;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::news::{Id, Position, Read};
@@ -65,8 +66,12 @@ struct Inner {
     options: RedisFeedOptions,
     parts: usize,
     news: Positions,
-    /// Counts how often a partition of a Cluster was seen on another server than before.
+    /// Counts how often a partition was seen on another server than before.
     servers: AtomicU64,
+    /// By partition: the server that lacks what the last floors tell.
+    doubted: Mutex<Vec<Option<Vec<u8>>>>,
+    /// There is a server that is not read for now.
+    strange: Notify,
 }
 
 /// Where in the news of each partition this process is.
@@ -109,7 +114,16 @@ impl RedisFeed {
         let parts = if connector.is_cluster() { FEED_PARTS } else { 1 };
         let keys = Keys::new(&connector.options().name);
         let news = Positions { read: Mutex::new(vec![None; parts]), told: Mutex::new(vec![None; parts]) };
-        let inner = Arc::new(Inner { connector, keys, options, parts, news, servers: AtomicU64::new(0) });
+        let inner = Arc::new(Inner {
+            connector,
+            keys,
+            options,
+            parts,
+            news,
+            servers: AtomicU64::new(0),
+            doubted: Mutex::new(vec![None; parts]),
+            strange: Notify::new(),
+        });
         let tasks = Tasks::new(vec![tokio::spawn(watch::run(Arc::clone(&inner)))]);
         Ok(Self { inner, tasks })
     }
@@ -187,8 +201,9 @@ impl Inner {
     async fn begin(&self, at: &mut [Option<Position>], era: (u64, u64)) -> Result<bool> {
         let unknown: Vec<usize> = (0..at.len()).filter(|part| at[*part].is_none()).collect();
         let call = |part: &usize| {
-            let arguments = vec![NEWS_KEPT_MS.into(), news::begun()];
-            Call::script(&scripts::FEED_BEGIN, vec![self.keys.feed_news(*part)], arguments)
+            let arguments = vec![NEWS_KEPT_MS.into(), news::begun(), watch::now(), watch::MARK_KEPT_MS.into()];
+            let keys = vec![self.keys.feed_news(*part), self.keys.feed_mark(*part)];
+            Call::script(&scripts::FEED_BEGIN, keys, arguments)
         };
         let answers = self.connector.run(unknown.iter().map(call).collect()).await;
         for (part, answer) in unknown.iter().zip(answers) {
@@ -199,7 +214,11 @@ impl Inner {
                 }
                 answer => answer,
             };
-            at[*part] = Some(news::begin(&answer?, era)?);
+            let Some(position) = news::begin(&answer?, era)? else {
+                self.strange.notify_one();
+                return Err(watch::strange());
+            };
+            at[*part] = Some(position);
         }
         Ok(!unknown.is_empty())
     }
@@ -256,6 +275,14 @@ impl FeedStore for RedisFeed {
 
     fn lease<'a>(&'a self, subjects: &'a [Subject]) -> BoxFuture<'a, Result<Vec<bool>>> {
         Box::pin(self.inner.lease(subjects))
+    }
+
+    fn wants_repeat(&self) -> bool {
+        locked(&self.inner.doubted).iter().any(Option::is_some)
+    }
+
+    fn repeated(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.inner.repeated())
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -45,11 +45,14 @@ pub(super) fn ask(stream: &[u8], position: &Position) -> Call {
     Call::plain("XRANGE", stream, &[from.as_bytes(), b"+", b"COUNT", MAX_READ.to_string().as_bytes()])
 }
 
-/// A position at the only entry of an answer.
-pub(super) fn begin(answer: &Value, era: (u64, u64)) -> Result<Position> {
+/// A position at the only entry of an answer; `None`: there is none.
+pub(super) fn begin(answer: &Value, era: (u64, u64)) -> Result<Option<Position>> {
+    if reply::list(answer)?.is_empty() {
+        return Ok(None);
+    }
     let [value] = reply::parts::<1>(answer)?;
     let (id, told) = entry(value)?;
-    Ok(Position { id, hash: xxh3_64(told), era })
+    Ok(Some(Position { id, hash: xxh3_64(told), era }))
 }
 
 /// Takes the entries from a position on.

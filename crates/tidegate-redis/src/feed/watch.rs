@@ -1,19 +1,40 @@
-//! What is looked at every two seconds: whether the server may delete floors, and in a Cluster whether a partition is on another
-//! server than it was, which no new connection tells.
+//! What is looked at every two seconds: whether the server may delete floors, and whether what it has is as new as what was
+//! told.
+//!
+//! Each partition has a *mark*: the server that has had it for all the time, and when somebody last said so. It lies with the
+//! copies, so a server that was started with older data, or has replaced another whose last writes it lacks, has the mark of
+//! another. Then nothing is read from it until what it lacks is made up for: by the floors of the last minute, which whoever
+//! keeps the outbox repeats, if its mark is young enough; else by deleting every copy of the partition.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use redis::Value;
+use tidegate_backend::clock::host_now;
 use tidegate_backend::{Error, ErrorKind, Result};
 
-use super::Inner;
+use super::{Inner, locked};
 use crate::connect::Call;
-use crate::scripts;
+use crate::{reply, scripts};
 
 /// How often it is looked.
 const ROUND: Duration = Duration::from_secs(2);
+/// How long a mark is kept, milliseconds: longer than every copy.
+pub(super) const MARK_KEPT_MS: &str = "864000000";
+/// Floors are remembered for a minute. What was lost after a mark of this age, milliseconds, is among them, also if hosts
+/// differ by some seconds.
+const YOUNG_MS: &str = "45000";
+
+/// This host's clock, milliseconds.
+pub(super) fn now() -> Vec<u8> {
+    host_now().0.to_string().into_bytes()
+}
+
+/// What reads are told until a server is known to be as new as what was told.
+pub(super) fn strange() -> Error {
+    let why = "the feed's Redis was started again or has replaced another: its copies are made good first";
+    Error::new(ErrorKind::Unavailable, why)
+}
 
 /// Looks until it is aborted.
 pub(super) async fn run(inner: Arc<Inner>) {
@@ -27,10 +48,14 @@ pub(super) async fn run(inner: Arc<Inner>) {
             _ => {}
         }
         told = refused.is_err();
-        if inner.parts > 1 {
-            inner.look_at_servers(&mut known).await;
+        if let Err(error) = inner.look_at_servers(&mut known).await {
+            tracing::debug!(%error, "the feed's copies could not be looked over");
         }
-        tokio::time::sleep(ROUND).await;
+        tokio::select! {
+            () = tokio::time::sleep(ROUND) => {}
+            // Once a round trip at the most: whoever reads asks again when this has been answered.
+            () = inner.strange.notified() => tokio::time::sleep(ROUND / 20).await,
+        }
         // One that cannot be asked answers nothing else.
         let _ = inner.connector.look_at_policy().await;
     }
@@ -48,20 +73,80 @@ impl Inner {
         Ok(())
     }
 
-    /// Asks each partition which server it is. The client's own list of masters does not do: it may lack the newest.
-    async fn look_at_servers(&self, known: &mut [Vec<u8>]) {
-        let call = |part| Call::script(&scripts::SERVER, vec![self.keys.feed_news(part)], Vec::new());
-        let answers = self.connector.run((0..self.parts).map(call).collect()).await;
-        let mut others = false;
-        for (known, answer) in known.iter_mut().zip(answers) {
-            if let Ok(Value::BulkString(server)) = answer {
-                others |= !known.is_empty() && *known != server;
-                *known = server;
+    /// `good`: the server of which the caller has made up for what it lacked.
+    fn mark(&self, part: usize, good: &[u8]) -> Call {
+        let arguments = vec![now(), MARK_KEPT_MS.into(), YOUNG_MS.into(), good.to_vec()];
+        Call::script(&scripts::FEED_MARK, vec![self.keys.feed_mark(part)], arguments)
+    }
+
+    /// Asks each partition which server it is, and whether it has all. The client's own list of masters does not do: it may
+    /// lack the newest.
+    async fn look_at_servers(&self, known: &mut [Vec<u8>]) -> Result<()> {
+        let answers = self.connector.run((0..self.parts).map(|part| self.mark(part, b"")).collect()).await;
+        let (mut others, mut old) = (false, Vec::new());
+        let mut doubted = vec![None; self.parts];
+        for (part, (known, answer)) in known.iter_mut().zip(answers).enumerate() {
+            let Ok(answer) = answer else { continue };
+            let [server, state] = reply::parts::<2>(&answer)?;
+            let server = reply::bytes(server)?;
+            others |= !known.is_empty() && known[..] != *server;
+            *known = server.to_vec();
+            match reply::bytes(state)? {
+                b"young" => doubted[part] = Some(server.to_vec()),
+                b"old" => old.push((part, server.to_vec())),
+                _ => {}
             }
         }
+        *locked(&self.doubted) = doubted;
         if others {
             self.servers.fetch_add(1, Ordering::AcqRel);
         }
+        for (part, server) in old {
+            let deleted = self.delete_part(part).await?;
+            tracing::warn!(
+                part,
+                deleted,
+                "the feed's Redis came back with old data: its copies are deleted and read anew"
+            );
+            self.connector.one(self.mark(part, &server)).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes every copy of a partition, and its news; how many keys. Its mark stays.
+    async fn delete_part(&self, part: usize) -> Result<usize> {
+        let mark = self.keys.feed_mark(part);
+        let mut deleted = 0;
+        let mut walk = self.connector.walk(self.keys.feed_part(part)).await?;
+        while let Some(found) = walk.next().await? {
+            let mut keys = Vec::with_capacity(found.len());
+            for key in &found {
+                keys.extend(Some(reply::bytes(key)?).filter(|key| **key != mark[..]));
+            }
+            if let Some((first, rest)) = keys.split_first() {
+                self.connector.one(Call::plain("UNLINK", first, rest)).await?;
+                deleted += keys.len();
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// The floors of the last minute were repeated since [`Inner::look_at_servers`] found servers that lack them.
+    pub(super) async fn repeated(&self) -> Result<()> {
+        let doubted = locked(&self.doubted).clone();
+        let (parts, calls): (Vec<usize>, Vec<Call>) = doubted
+            .iter()
+            .enumerate()
+            .filter_map(|(part, server)| Some((part, self.mark(part, server.as_deref()?))))
+            .unzip();
+        for (part, answer) in parts.into_iter().zip(self.connector.run(calls).await) {
+            answer?;
+            let entry = &mut locked(&self.doubted)[part];
+            if *entry == doubted[part] {
+                *entry = None;
+            }
+        }
+        Ok(())
     }
 
     /// Changes whenever another server may answer than before.

@@ -93,6 +93,7 @@ scripts! {
     QUEUE_PURGE = "queue_purge.lua";
     FEED_APPLY = "feed_apply.lua";
     FEED_BEGIN = "feed_begin.lua";
+    FEED_MARK = "feed_mark.lua";
     FEED_FILL_SET = "feed_fill_set.lua";
     FEED_FILL_TIES = "feed_fill_ties.lua";
     FEED_STAGE = "feed_stage.lua";

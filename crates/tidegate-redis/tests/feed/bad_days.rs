@@ -74,6 +74,8 @@ async fn a_master_without_the_newest_is_noticed() {
     a.apply(&[published("ann", 9, 10, &[entry(4, "q")])], NOW).await.unwrap();
     proxy.lead_to(new.port());
     proxy.cut();
+    until("it waits for floors", 10 * SECOND, || b.wants_repeat()).await;
+    assert!(b.read(ask_news()).await.is_err(), "what it has may be old");
     for feed in [&a, &b] {
         let found = until_read(feed, ask_news()).await;
         assert!(found.news.lost);
@@ -83,6 +85,34 @@ async fn a_master_without_the_newest_is_noticed() {
     a.apply(&[floor(Subject::Author(user("ann")), 10)], NOW).await.unwrap();
     assert_eq!(part(&b, "ann").await, None);
     assert!(!b.fill(vec![author_fill("ann", 9, &[])]).await.unwrap()[0]);
+}
+
+/// A server that was started again with the data of some time ago. What it lacks is more than floors are remembered for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_copies_of_a_server_that_came_back_are_deleted() {
+    let redis = Redis::start();
+    let a = open(&redis.url(), "x").await;
+    news(&a).await;
+    a.apply(&[published("ann", 0, 9, &[entry(5, "p")])], NOW).await.unwrap();
+    a.apply(&[published("bob", 0, 4, &[])], NOW).await.unwrap();
+    a.close().await;
+    redis.tell(&["HINCRBY", "{tg:x:f0}:mark", "at", "-60000"]);
+    redis.tell(&["SET", "{tg:x}:another's", "1"]);
+    redis.tell(&["SAVE"]);
+    let b = open(&redis.url(), "x").await;
+    b.apply(&[published("ann", 9, 10, &[entry(4, "q")])], NOW).await.unwrap();
+    redis.restart();
+    assert!(redis.tell(&["KEYS", "*:ann"]).contains("a:ann"), "it has what it had then");
+    for feed in [&b, &open(&redis.url(), "x").await] {
+        until_read(feed, ask_news()).await;
+        assert!(!feed.wants_repeat(), "floors do not help");
+        assert_eq!((part(feed, "ann").await, part(feed, "bob").await), (None, None));
+    }
+    assert_eq!(redis.tell(&["EXISTS", "{tg:x}:another's"]).trim(), "1");
+    assert!(b.fill(vec![author_fill("ann", 10, &[entry(4, "q")])]).await.unwrap()[0]);
+    // Marked: the next one trusts it at once.
+    let c = open(&redis.url(), "x").await;
+    assert_eq!(part(&c, "ann").await.unwrap().entries, [entry(4, "q")]);
 }
 
 /// The same where the connection stays: what a process has told must be there.

@@ -305,6 +305,11 @@ impl Shared {
             if missed {
                 self.replay().await;
             }
+            if let Some(feed) = self.hub.waiting_feed()
+                && self.replay().await
+            {
+                feed.repeated().await;
+            }
             let overdue = Instant::now() >= next;
             if std::mem::take(&mut self.state().ticket) || overdue {
                 self.look().await;
@@ -409,22 +414,25 @@ impl Shared {
         }
     }
 
-    async fn replay(&self) {
+    /// Hands on once more what was within the last minute; whether all of it arrived.
+    async fn replay(&self) -> bool {
+        let mut all = true;
         let mut after: Option<ReplayPoint> = None;
         for _ in 0..MAX_PAGES {
             let page = match self.outbox().replay(DELIVERED_KEPT, after, MAX_OUTBOX_BATCH).await {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::warn!(%error, "invalidations that a failover may have lost could not be repeated");
-                    return;
+                    return false;
                 }
             };
-            self.deliver(&page.entries).await;
+            all &= self.deliver(&page.entries).await.len() == page.entries.len();
             after = page.next;
             if after.is_none() {
-                return;
+                return all;
             }
         }
+        false
     }
 }
 

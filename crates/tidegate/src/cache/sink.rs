@@ -31,6 +31,10 @@ pub(crate) trait Sink: Send + Sync {
     fn overflow(&self, more: bool);
     /// Tells the store these floors; whether it took them.
     fn deliver(&self, floors: Vec<Change>) -> BoxFuture<'_, bool>;
+    /// Whether the store waits for the floors of the last minute.
+    fn wants_repeat(&self) -> bool;
+    /// It was told them.
+    fn repeated(&self) -> BoxFuture<'_, ()>;
 }
 
 fn is_of_feed(namespace: &str) -> bool {
@@ -69,6 +73,11 @@ impl Hub {
         } else if let (Some(subject), Some(sink)) = (tidegate_backend::feed::subject_of(namespace, key), self.feed()) {
             sink.paid(&subject);
         }
+    }
+
+    /// The feed, if its store waits for the floors of the last minute.
+    pub(super) fn waiting_feed(&self) -> Option<Arc<dyn Sink>> {
+        self.feed().filter(|sink| sink.wants_repeat())
     }
 
     pub(super) fn overflow(&self) {

@@ -194,6 +194,20 @@ impl Sink for Inner {
         self.owed.set_overflowed(more);
     }
 
+    fn wants_repeat(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| store.wants_repeat())
+    }
+
+    fn repeated(&self) -> tidegate_backend::BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let Some(store) = &self.store else { return };
+            if let Err(error) = store.repeated().await {
+                // It is asked for once more.
+                self.health.failed(&error);
+            }
+        })
+    }
+
     fn deliver(&self, floors: Vec<Change>) -> tidegate_backend::BoxFuture<'_, bool> {
         Box::pin(async move {
             let Some(store) = &self.store else { return false };
