@@ -1,5 +1,5 @@
 //! Measures the SQLite ledger against the bare loop: `cargo run --release -p tidegate-embedded --features ceiling
-//! --example measure -- <folder> [orders]`. The folder must be on the disk to be measured.
+//! --example measure_sqlite -- <folder> [orders]`. The folder must be on the disk to be measured.
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
-//! Measures the SQL ledger: `cargo run --release -p tidegate-sql --features ceiling --example measure -- <url> [orders] [orders a batch]
+//! Measures the SQL ledger: `cargo run --release -p tidegate-sql --features ceiling --example measure_sql -- <url> [orders] [orders a batch]
 //! [batches in flight]`, on an empty database. A private server for it: `cargo run -p tidegate-conformance --features servers
-//! --example with_servers -- postgres -- target/release/examples/measure {postgres}`.
+//! --example with_servers -- postgres -- target/release/examples/measure_sql {postgres}`.
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
 use std::sync::Arc;
