@@ -183,7 +183,8 @@ pub fn steps(few: usize, many: usize) -> usize {
 async fn every_page_of_two_processes_is_the_communitys() {
     let world = World::new(2, exact());
     let mut run = Run::on(1, &world);
-    for _ in 0..steps(4_000, 1_000_000) {
+    // A change and up to three pages each: in full a million operations.
+    for _ in 0..steps(4_000, 300_000) {
         run.change().await;
         let node = run.chance.random_range(0..2);
         run.pages(node).await;
