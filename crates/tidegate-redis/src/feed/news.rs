@@ -181,7 +181,7 @@ mod tests {
     fn what_is_missing_shows() {
         let told = |n: u64| format!("T\n{n}\n{}\nann", n + 1).into_bytes();
         let (one, two, three) = (told(1), told(2), told(3));
-        let at = begin(&stream(&[(10, &one)]), (4, 0)).expect("a position");
+        let at = begin(&stream(&[(10, &one)]), (4, 0)).expect("a stream").expect("a position");
         let mut events = Vec::new();
         let mut follow = |entries: &[(u64, &[u8])]| follow(&at, &stream(entries), &mut events).expect("entries");
         assert_eq!(follow(&[(10, &one)]), Read::On(at, false), "nothing new");
