@@ -10,6 +10,8 @@ use crate::failure::{Failure, Result};
 
 /// How long a server that was just started may take to be connected to.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long an answer of megabytes may take when several are asked for at once.
+const LONG_ANSWER: Duration = Duration::from_secs(30);
 
 pub fn broken(e: impl std::fmt::Display) -> Failure {
     Failure::Work(format!("Redis: {e}"))
@@ -20,8 +22,14 @@ pub fn broken(e: impl std::fmt::Display) -> Failure {
 /// # Errors
 /// [`Failure::Usage`]: the URL is none. [`Failure::Unreachable`].
 pub async fn connect(url: &str, name: &str) -> Result<Connector> {
+    connect_with(url, name, |options| options).await
+}
+
+/// The same with options of its own.
+async fn connect_with(url: &str, name: &str, more: impl FnOnce(RedisOptions) -> RedisOptions) -> Result<Connector> {
     let options = RedisOptions::parse(url).and_then(|options| options.name(name));
     let options = options.map_err(|e| Failure::Usage(format!("--redis {}: {e}", without_password(url))))?;
+    let options = more(options);
     let connector = Connector::start(options).await.map_err(broken)?;
     let began = std::time::Instant::now();
     while let Some(why) = connector.trouble() {
@@ -46,7 +54,18 @@ impl Redis {
     /// # Errors
     /// As [`connect`].
     pub async fn open(url: &str, name: &str) -> Result<Self> {
-        let connector = connect(url, name).await?;
+        Self::of(connect(url, name).await?)
+    }
+
+    /// The same for answers that take long.
+    ///
+    /// # Errors
+    /// As [`connect`].
+    pub async fn open_patiently(url: &str, name: &str) -> Result<Self> {
+        Self::of(connect_with(url, name, |options| options.response_timeout(LONG_ANSWER)).await?)
+    }
+
+    fn of(connector: Connector) -> Result<Self> {
         let bare = connector.bare_client().map_err(broken)?;
         Ok(Self { connector, bare })
     }

@@ -55,9 +55,9 @@ impl Plain {
     /// Fills its keys.
     ///
     /// # Errors
-    /// As [`Redis::open`].
+    /// As [`Redis::open_patiently`].
     pub async fn fill(url: &str, name: &str, community: &Community) -> Result<Self> {
-        let redis = Redis::open(url, name).await?;
+        let redis = Redis::open_patiently(url, name).await?;
         let before = redis.used_memory().await?;
         let commands = (0..community.authors.len()).flat_map(|rank| {
             let posts = community.posts_of(rank);

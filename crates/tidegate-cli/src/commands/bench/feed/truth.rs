@@ -24,6 +24,8 @@ use crate::failure::{Failure, Result};
 
 /// Batches on their way at once.
 const LOADERS: usize = 2;
+/// So that what was marked has been for a while.
+const A_MOMENT: Duration = Duration::from_millis(20);
 /// What the servers get beyond their defaults, so that all of the community is in memory.
 const POSTGRES: [&str; 2] = ["shared_buffers=1GB", "max_wal_size=4GB"];
 const MARIADB: [&str; 2] = ["--innodb-buffer-pool-size=1G", "--innodb-log-file-size=1G"];
@@ -98,17 +100,13 @@ impl Truth {
         Ok(page.map_err(broken)?.into_iter().map(|(_, post)| post).collect())
     }
 
-    /// Loads the community; seconds for posts, for follows, and for the join's index. What the outbox says of it is deleted:
-    /// nobody has copies yet.
+    /// Loads the community; seconds for posts, for follows, and for the join's index.
     pub async fn load(&self, community: &Community) -> Result<[f64; 3]> {
         let began = Instant::now();
         self.commit_all(community.publications(MAX_FEED_POSTS)).await?;
         let posted = began.elapsed().as_secs_f64();
         self.commit_all(community.followings(MAX_FEED_COMMANDS)).await?;
         let followed = began.elapsed().as_secs_f64();
-        // Whoever opens a feed within a minute would be told all of it again.
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        while self.outbox().prune(Duration::ZERO).await.map_err(broken)? {}
         match self {
             Self::Sqlite(ledger) => ledger.prepare_join().await,
             Self::Sql(ledger, _) => ledger.prepare_join().await,
@@ -117,7 +115,7 @@ impl Truth {
         Ok([posted, followed - posted, began.elapsed().as_secs_f64() - followed])
     }
 
-    /// Commits batches that nobody is told of.
+    /// Commits batches that nobody is told of: nobody has copies of what they change.
     pub async fn commit_all(&self, batches: impl Iterator<Item = Vec<Command>>) -> Result {
         let (ledger, outbox) = (self.ledger(), self.outbox());
         let commit = |batch: Vec<Command>| {
@@ -131,7 +129,11 @@ impl Truth {
                 Ok::<_, Failure>(())
             }
         };
-        stream::iter(batches).map(commit).buffer_unordered(LOADERS).try_collect().await
+        stream::iter(batches).map(commit).buffer_unordered(LOADERS).try_collect::<()>().await?;
+        // Else whoever opens a feed within a minute is told all of it again.
+        tokio::time::sleep(A_MOMENT).await;
+        while self.outbox().prune(Duration::ZERO).await.map_err(broken)? {}
+        Ok(())
     }
 }
 

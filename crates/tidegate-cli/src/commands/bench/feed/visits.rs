@@ -202,6 +202,9 @@ pub async fn kept(world: &mut World<'_, '_>) -> Result {
         let after = commands(&redis).await?;
         let ran = |name: &str| after.get(name).unwrap_or(&0) - before.get(name).unwrap_or(&0);
         let read: u64 = READS.iter().map(|name| ran(name)).sum();
+        let kinds: Vec<String> =
+            after.keys().map(|name| format!("{name} {}", ran(name))).filter(|kind| !kind.ends_with(" 0")).collect();
+        crate::output::note(format!("  commands meanwhile: {}", kinds.join(", ")));
         let each = |us: f64| us / BATCH as f64;
         let p = all.percentiles();
         let p = Percentiles { p50: each(p.p50), p99: each(p.p99), max: each(p.max) };
