@@ -216,11 +216,8 @@ impl Judge {
             return Vec::new();
         }
         let measure = rules::life::silence(sample, kind, waited_ms, &server.known, &settings);
-        let level = match measure {
-            Measure::Level(level) => level,
-            Measure::Unknown | Measure::Between => 0.0,
-        };
-        let told = || rules::life::tell_silence(sample, kind, why, level);
+        let silent_ms = rules::life::silent_ms(sample, waited_ms, &server.known);
+        let told = || rules::life::tell_silence(sample, kind, why, silent_ms);
         server.step(Rule::BlockedServer, measure, sample, &settings, told).into_iter().collect()
     }
 

@@ -40,6 +40,8 @@ pub(super) struct Extra {
     defrag_asked: bool,
     host: Host,
     host_at: Option<Instant>,
+    /// Those of the last list; a finding may open between two.
+    clients: Vec<Client>,
     clients_at: Option<Instant>,
     clients_forbidden: Option<Instant>,
     slow_forbidden: Option<Instant>,
@@ -212,18 +214,20 @@ impl Extra {
         let number = |name: &str| info.number(name).unwrap_or_default();
         let has_reason = number("client_recent_max_input_buffer") >= LARGE.0 || number("mem_clients_normal") >= LARGE.1;
         let may = is_due(self.clients_forbidden, FORBIDDEN) && number("connected_clients") <= MOST_CLIENTS;
-        if !has_reason || !may || !is_due(self.clients_at, CLIENTS) {
+        if !has_reason || !may {
+            self.clients.clear();
             return Vec::new();
+        }
+        if !is_due(self.clients_at, CLIENTS) {
+            return self.clients.clone();
         }
         self.clients_at = Some(Instant::now());
         let Ok(mut answers) = all(connection, vec![command(&["CLIENT", "LIST"])]).await else { return Vec::new() };
         match answers.pop() {
-            Some(Ok(list)) => parse::clients(&parse::text(&list)),
-            _ => {
-                self.clients_forbidden = Some(Instant::now());
-                Vec::new()
-            }
+            Some(Ok(list)) => self.clients = parse::clients(&parse::text(&list)),
+            _ => self.clients_forbidden = Some(Instant::now()),
         }
+        self.clients.clone()
     }
 
     async fn flushes(&mut self, connection: &mut MultiplexedConnection, info: &Info) -> Option<u64> {

@@ -7,6 +7,8 @@ use redis::{RedisError, Value};
 use tidegate_backend::clock::host_now;
 use tidegate_core::Millis;
 use tidegate_core::watch::{Answer, Info, Reply, Sample, Silence};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 
 use super::extra::{self, Extra};
 use super::late::timed;
@@ -15,6 +17,9 @@ use crate::connect::{Host, RedisOptions, RedisResult, connect_for_waiting};
 
 /// Silent rounds after which a new connection is made: the old one may lead nowhere.
 const MAX_TIMEOUTS: u32 = 3;
+/// What a server says that takes no more clients, and how long it is waited for.
+const TURNED_AWAY: &[u8] = b"-ERR max number of clients";
+const GREETING: Duration = Duration::from_millis(300);
 /// Longest error that is shown, characters.
 const SHOWN: usize = 200;
 
@@ -46,7 +51,12 @@ impl Node {
                 self.sampled(at, Reply::Answer(Box::new(answer)), is_late)
             }
             Err((e, waited, is_late)) => {
-                let kind = silence(&e, waited);
+                let kind = match silence(&e, waited) {
+                    Silence::NoConnection if !e.is_connection_refusal() && self.turns_away().await => {
+                        Silence::TooManyClients
+                    }
+                    kind => kind,
+                };
                 self.timeouts = if kind == Silence::Timeout { self.timeouts + 1 } else { 0 };
                 if kind == Silence::NoConnection || kind == Silence::TooManyClients || self.timeouts >= MAX_TIMEOUTS {
                     (self.connection, self.timeouts) = (None, 0);
@@ -59,6 +69,21 @@ impl Node {
 
     fn sampled(&self, at: Millis, reply: Reply, is_late: bool) -> Sample {
         Sample { address: self.address.clone(), at, reply, is_late, tls: self.options.tls }
+    }
+
+    /// Whether it says, to everybody who comes, that it has too many clients, and hangs up. Whoever asks something meanwhile sees a
+    /// broken connection and nothing of the words.
+    async fn turns_away(&self) -> bool {
+        if self.options.tls {
+            return false;
+        }
+        let heard = async {
+            let mut stream = TcpStream::connect((self.host.name.as_str(), self.host.port)).await.ok()?;
+            let mut words = [0; 64];
+            let length = stream.read(&mut words).await.ok()?;
+            Some(words[..length].starts_with(TURNED_AWAY))
+        };
+        tokio::time::timeout(GREETING, heard).await.ok().flatten().unwrap_or(false)
     }
 
     async fn connected(&mut self) -> RedisResult<MultiplexedConnection> {

@@ -60,6 +60,11 @@ pub(in super::super) fn tell_late(view: &View, level: f64) -> Told {
 }
 
 /// How long a server has been silent, milliseconds.
+pub(in super::super) fn silent_ms(sample: &Sample, waited_ms: f64, known: &Known) -> f64 {
+    known.silent_since.map_or(0, |since| sample.at.since(since).max(0)) as f64 + waited_ms
+}
+
+/// The same as a measure.
 pub(in super::super) fn silence(
     sample: &Sample,
     kind: Silence,
@@ -67,7 +72,7 @@ pub(in super::super) fn silence(
     known: &Known,
     settings: &RuleSettings,
 ) -> Measure {
-    let silent = known.silent_since.map_or(0, |since| sample.at.since(since).max(0)) as f64 + waited_ms;
+    let silent = silent_ms(sample, waited_ms, known);
     match kind {
         Silence::Timeout if sample.is_late => Measure::Unknown,
         Silence::Timeout => Measure::Level(silent),
@@ -78,8 +83,8 @@ pub(in super::super) fn silence(
     }
 }
 
-pub(in super::super) fn tell_silence(sample: &Sample, kind: Silence, why: &str, level: f64) -> Told {
-    let seconds = level / 1_000.0;
+pub(in super::super) fn tell_silence(sample: &Sample, kind: Silence, why: &str, silent_ms: f64) -> Told {
+    let seconds = silent_ms / 1_000.0;
     let told = match kind {
         Silence::Timeout => Told::new(
             Severity::Critical,

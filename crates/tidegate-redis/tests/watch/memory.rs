@@ -1,0 +1,137 @@
+//! Memory that runs out, is wasted, or is taken from others.
+
+use super::*;
+
+#[tokio::test]
+async fn memory_that_fills_up_is_told_before_and_when_writes_fail() {
+    let redis = with_options(&[("maxmemory", "30mb"), ("maxmemory-policy", "noeviction")]);
+    let mut watching = Watching::new(&redis.url(), short(Purpose::State));
+    watching.quiet(5).await;
+    fill(&redis, "a", 26, 1 << 20);
+    let finding = watching.told(Rule::MemoryPressure, || {}).await;
+    assert!(finding.cause.contains("of 30.0 MiB (maxmemory) is used"), "{finding:#?}");
+    let full = watching
+        .told(Rule::FullNoeviction, || {
+            let _ = redis.try_tell(&["SET", "b", &"x".repeat(1 << 20)]);
+            let _ = redis.try_tell(&["APPEND", "c", &"x".repeat(1 << 20)]);
+        })
+        .await;
+    assert!(
+        full.next_command.starts_with("redis-cli -h 127.0.0.1 -p ")
+            && full.next_command.contains("CONFIG SET maxmemory")
+    );
+    redis.tell(&["FLUSHALL"]);
+    watching.over(Rule::FullNoeviction).await;
+    watching.over(Rule::MemoryPressure).await;
+}
+
+// O9
+#[tokio::test]
+async fn pressure_foretells_the_first_eviction() {
+    let redis = with_options(&[("maxmemory", "40mb"), ("maxmemory-policy", "allkeys-lru")]);
+    let mut watching = Watching::new(&redis.url(), short(Purpose::State));
+    watching.quiet(3).await;
+    let evicted = |watching: &Watching| watching.last.samples[0].answer().unwrap().info.number("evicted_keys").unwrap();
+    let mut before = 0.0;
+    for batch in 0..1_000 {
+        fill(&redis, &format!("k{batch}-"), 40, 4_096);
+        watching.look().await;
+        if evicted(&watching) > 0 {
+            break;
+        }
+        before = watching.judge.memory().next().unwrap().pressure.unwrap();
+    }
+    // A batch is 0.4 % of the limit.
+    assert!(evicted(&watching) > 0 && (0.985..1.01).contains(&before), "{before}");
+    let open: Vec<_> = watching.judge.open().collect();
+    assert!(open.iter().any(|finding| finding.rule == Rule::EvictionOfState), "{open:#?}");
+    let finding = open.iter().find(|finding| finding.rule == Rule::EvictionOfState).unwrap();
+    assert!(finding.next_command.ends_with("CONFIG SET maxmemory-policy noeviction"), "{finding:#?}");
+}
+
+#[tokio::test]
+async fn evictions_by_purpose() {
+    let redis = with_options(&[("maxmemory", "20mb"), ("maxmemory-policy", "allkeys-lru")]);
+    let mut shared = Watching::new(&redis.url(), short(Purpose::Shared));
+    let mut cache = Watching::new(&redis.url(), short(Purpose::Cache));
+    let mut batch = 0;
+    let mut write = || {
+        batch += 1;
+        fill(&redis, &format!("k{batch}-"), 200, 10_000);
+        // Reads that find nothing: what is read does not fit.
+        redis.tell(&["MGET", "none", "no", "nothing"]);
+    };
+    (0..15).for_each(|_| write());
+    shared.quiet(1).await;
+    let finding = shared.told(Rule::Evictions, &mut write).await;
+    assert!(finding.cause.contains("state"), "{finding:#?}");
+    let finding = cache.told(Rule::Evictions, &mut write).await;
+    assert!(finding.cause.contains("what is read does not fit"), "{finding:#?}");
+    let full = |finding: &Finding| matches!(finding.rule, Rule::MemoryPressure | Rule::FullNoeviction);
+    assert!(!cache.judge.open().any(full), "a cache is meant to be full");
+}
+
+#[tokio::test]
+async fn a_policy_that_is_changed_and_data_that_are_flushed() {
+    let redis = Redis::start();
+    let mut watching = Watching::new(&redis.url(), short(Purpose::State));
+    fill(&redis, "a", 5_000, 10);
+    watching.quiet(3).await;
+    redis.tell(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]);
+    assert!(watching.told(Rule::PolicyChanged, || {}).await.cause.contains("from noeviction to allkeys-random"));
+    redis.tell(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    watching.over(Rule::PolicyChanged).await;
+    // Keys that are deleted one by one are no loss; neither are those that expire.
+    redis.tell(&["EVAL", "for i = 1, 4000 do redis.call('DEL', 'a' .. i) end", "0"]);
+    watching.quiet(3).await;
+    redis.tell(&["EVAL", "for i = 1, 5000 do redis.call('SET', 'b' .. i, 1, 'PX', 300) end", "0"]);
+    watching.quiet(6).await;
+    fill(&redis, "a", 5_000, 10);
+    watching.quiet(2).await;
+    redis.tell(&["FLUSHALL"]);
+    let finding = watching.told(Rule::DataLost, || {}).await;
+    assert!(finding.cause.contains("5000 keys are gone: FLUSHALL"), "{finding:#?}");
+}
+
+#[tokio::test]
+async fn keys_without_an_end_that_grow() {
+    let redis = Redis::start();
+    let settings = with(short(Purpose::Shared), Rule::KeysWithoutTtl, |rule| rule.min_size = 5_000);
+    let mut watching = Watching::new(&redis.url(), settings);
+    let mut batch = 0;
+    let finding = watching
+        .told(Rule::KeysWithoutTtl, || {
+            batch += 1;
+            fill(&redis, &format!("session:{batch}:"), 2_000, 10);
+        })
+        .await;
+    assert!(finding.cause.contains("100 % of"), "{finding:#?}");
+}
+
+#[tokio::test]
+async fn memory_that_is_wasted_by_churn() {
+    let redis = with_options(&[("activedefrag", "no")]);
+    let settings = with(short(Purpose::Cache), Rule::Fragmentation, |rule| (rule.samples, rule.of) = (3, 3));
+    let mut watching = Watching::new(&redis.url(), settings);
+    for part in 0..10 {
+        fill(&redis, &format!("k{part}-"), 40_000, 600);
+    }
+    watching.quiet(2).await;
+    // Seven of eight go: what stays keeps its pages.
+    for part in 0..10 {
+        let script = "for i = 1, 40000 do if i % 8 ~= 0 then redis.call('UNLINK', ARGV[1] .. i) end end";
+        redis.tell(&["EVAL", script, "0", &format!("k{part}-")]);
+    }
+    let settings = with(watching_settings(), Rule::Fragmentation, |rule| rule.min_size = 16 << 20);
+    watching = Watching::new(&redis.url(), settings);
+    let finding = watching.told(Rule::Fragmentation, || {}).await;
+    // Debian's build cannot defragment, libc's allocator neither: nobody is told to turn it on there.
+    let can = finding.evidence["can_defragment"] == true;
+    assert_eq!(finding.next_command.contains("CONFIG SET activedefrag yes"), can, "{finding:#?}");
+    let wasted: u64 = finding.evidence["wasted_bytes"].to_string().parse().unwrap();
+    assert!(wasted > 100 << 20, "{finding:#?}");
+}
+
+fn watching_settings() -> Settings {
+    with(short(Purpose::Cache), Rule::Fragmentation, |rule| (rule.samples, rule.of) = (3, 3))
+}
