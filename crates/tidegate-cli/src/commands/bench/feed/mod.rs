@@ -119,11 +119,14 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result {
     measured
 }
 
+/// Starts a database server in a folder.
+type Open = fn(&std::path::Path) -> Result<Server>;
+
 fn prepare_and_measure(wanted: &[&(&str, &str)], bench: &mut Bench<'_>) -> Result {
     let has = |name: &str| wanted.iter().any(|(case, _)| *case == name);
     let folder = bench.folder().to_owned();
     let mut servers = Vec::new();
-    let opens: [(bool, fn(&std::path::Path) -> Result<Server>); 2] =
+    let opens: [(bool, Open); 2] =
         [(wanted.iter().any(|(case, _)| *case != "embedded"), Server::postgres), (has("pages"), Server::mariadb)];
     for (_, open) in opens.into_iter().filter(|(is_needed, _)| *is_needed) {
         match open(&folder) {
