@@ -14,6 +14,7 @@ pub mod replay;
 pub mod serve;
 pub mod source;
 pub mod token;
+pub mod watch;
 pub mod worker;
 
 use clap::{Parser, Subcommand};
@@ -81,6 +82,11 @@ enum Command {
     /// Look at queues and their tasks on a server; requeue, cancel, purge
     #[command(after_help = "Example:\n  tidegate queue stats\n  tidegate queue dead mail")]
     Queue(queue::Args),
+    /// Watch Redis and Valkey: say what is wrong, why, and what to type next
+    #[command(
+        after_help = "Example:\n  tidegate watch --redis redis://cache:6379 --role cache\n  tidegate watch --redis redis://queue:6379 --role state --once"
+    )]
+    Watch(watch::Args),
     /// Measure rates and latencies
     #[command(after_help = "Example:\n  tidegate bench orders --json\n  tidegate bench cache --scale 0.1")]
     Bench(bench::Args),
@@ -112,6 +118,7 @@ pub fn run(cli: Cli) -> Result {
         Command::Reconcile(args) => reconcile::run(args),
         Command::Clock(args) => clock::run(args),
         Command::Queue(args) => queue::run(args),
+        Command::Watch(args) => watch::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Config(args) => config::run(args),
         Command::Openapi(args) => openapi::run(args),

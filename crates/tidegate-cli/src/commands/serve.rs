@@ -66,7 +66,9 @@ pub fn run(args: Args) -> Result {
 async fn serve(config: &Config, manual_clock: bool) -> Result {
     let stores = config.stores.clone().queues(config.queues).locks();
     let tidegate = start(config, stores, manual_clock).await?;
+    let watching = super::watch::beside(&config.watch).await?;
     let served = listen(config, manual_clock, &tidegate).await;
+    drop(watching);
     stop(&tidegate, served).await
 }
 

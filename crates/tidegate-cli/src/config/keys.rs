@@ -6,6 +6,8 @@
 pub enum Kind {
     /// A text that may hold a password: shown without it, and may be given as `<key>_file`.
     Url,
+    /// The same, any number of them: a list, or one text with blanks between them; or none.
+    Urls,
     /// An IP address and a port.
     Address,
     /// A whole number in this range.
@@ -30,6 +32,8 @@ pub enum Kind {
     Size(i64, i64),
     /// A number from 0 to this many tenths, such as `0.1`.
     Tenths(i64),
+    /// Any number from 0 on, or a size.
+    Level,
 }
 
 /// One key.
@@ -57,7 +61,7 @@ impl Key {
 
     /// Whether `<key>_file` may name a file that holds the value.
     pub fn has_file_twin(&self) -> bool {
-        self.kind == Kind::Url
+        matches!(self.kind, Kind::Url | Kind::Urls)
     }
 }
 
@@ -128,6 +132,9 @@ pub const KEYS: &[Key] = &[
     key("feed.body_for", Kind::Time(1_000, YEAR), "30m", "time", None, "how long a post stays in the cache, unless it changes"),
     key("feed.follow_cache_bytes", Kind::Size(1 << 20, 64 << 30), "64MiB", "size", None, "follow sets that this process keeps, 4 bytes a followee"),
     key("feed.page_cache_bytes", Kind::Size(1 << 20, 64 << 30), "64MiB", "size", None, "first pages that this process keeps"),
+    key("watch.redis", Kind::Urls, "", "", None, "Redis and Valkey servers to watch: a URL, or a list of them; redis://.., redis-sentinel://.. (with its replicas), redis-cluster://.. (every node)"),
+    key("watch.interval", Kind::Time(100, HOUR), "1s", "time", None, "time between two looks at a server"),
+    key("watch.role", Kind::Choice(&["state", "cache", "shared"]), "shared", "", None, "what the servers are used for: state (nothing may be lost), cache (everything can be loaded again), shared (both)"),
     key("limits.connections", Kind::CountOrZero(2, 1 << 20), "0", "connections", None, "connections at once, the longest idle ones are closed first; 0: three quarters of the open files allowed, at most 16,384"),
     key("limits.header_timeout", Kind::Time(100, HOUR), "10s", "time", None, "from the first byte of a request's headers to their end"),
     key("limits.header_size", Kind::Size(1 << 10, 1 << 20), "32KiB", "size", None, "largest request line and headers"),
@@ -159,6 +166,19 @@ pub const NAMESPACE_KEYS: &[Key] = &[
     key("cache.namespace.NAME.allow_private", Kind::Switch, "false", "", None, "whether the origin may have a private, loopback or link-local address"),
 ];
 
+/// Every key of a rule of the watch; NAME stands for the rule's. Each rule has defaults of its own.
+#[rustfmt::skip]
+pub const WATCH_RULE_KEYS: &[Key] = &[
+    key("watch.rule.NAME.off", Kind::Switch, "false", "", None, "whether the rule is left out"),
+    key("watch.rule.NAME.threshold", Kind::Level, "the rule's", "", None, "from here on a sample is bad, in the rule's own unit"),
+    key("watch.rule.NAME.clear", Kind::Level, "the rule's", "", None, "up to here a sample is well again"),
+    key("watch.rule.NAME.samples", Kind::Count(1, 64), "the rule's", "samples", None, "so many bad samples of the last `of` open a finding"),
+    key("watch.rule.NAME.of", Kind::Count(1, 64), "the rule's", "samples", None, "how many samples are looked at"),
+    key("watch.rule.NAME.min_uptime", Kind::Time(0, YEAR), "the rule's", "time", None, "nothing is opened before the server has run for so long"),
+    key("watch.rule.NAME.min_size", Kind::Level, "the rule's", "", None, "nothing is opened below this size: bytes, or keys where the rule counts keys"),
+    key("watch.rule.NAME.quiet", Kind::Time(0, HOUR), "30s", "time", None, "a finding is over when every sample of so long a time was well"),
+];
+
 /// Every key as a row of a table: key, default, unit, variable, flag, what it does.
 pub fn reference_rows() -> Vec<[String; 6]> {
     let code = |text: &str| if text.is_empty() { String::new() } else { format!("`{text}`") };
@@ -168,7 +188,7 @@ pub fn reference_rows() -> Vec<[String; 6]> {
         let flag = key.flag.unwrap_or_default();
         [code(key.path), code(key.default), unit.to_owned(), code(&key.env()), code(flag), key.about.to_owned()]
     };
-    KEYS.iter().chain(NAMESPACE_KEYS).map(row).collect()
+    KEYS.iter().chain(NAMESPACE_KEYS).chain(WATCH_RULE_KEYS).map(row).collect()
 }
 
 /// The key at `path`.

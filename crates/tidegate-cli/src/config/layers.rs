@@ -6,10 +6,11 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{self, KEYS, Key};
+use super::keys::{self, KEYS, Key, Kind};
 use super::namespaces;
 use super::tokens::{self, Entry};
 use super::value::{Origin, Raw, Value};
+use super::watch;
 
 /// What has been read so far, and every fault found on the way.
 #[derive(Debug, Default)]
@@ -21,6 +22,8 @@ pub struct Layers {
     pub names_tokens: bool,
     /// `[cache.namespace.NAME]`, by name.
     pub namespaces: BTreeMap<String, namespaces::Entry>,
+    /// `[watch.rule.NAME]`, by rule.
+    pub watch_rules: BTreeMap<tidegate::watch::Rule, watch::Entry>,
     /// Settings with a fault of their own.
     pub unsound: BTreeSet<&'static str>,
     /// The file could not be read, or not as TOML.
@@ -106,6 +109,8 @@ impl Layers {
                 self.names_tokens = !self.tokens.is_empty() || self.faults.len() > before;
             } else if path == "cache.namespace" {
                 namespaces::from_toml(self, value, place);
+            } else if path == "watch.rule" {
+                watch::from_toml(self, value, place);
             } else if let DeValue::Table(inner) = value.get_ref() {
                 self.enter(&path, inner, origin, place);
             } else {
@@ -138,7 +143,8 @@ impl Layers {
                 keys::nearest(path, KEYS.iter().map(|key| key.path)),
             );
         };
-        let raw = match (raw_of(value.get_ref()), value.get_ref()) {
+        let list = if key.kind == Kind::Urls { list_of(value.get_ref()) } else { None };
+        let raw = match (list.or_else(|| raw_of(value.get_ref())), value.get_ref()) {
             (Some(raw), _) => raw,
             (None, DeValue::Integer(_)) => {
                 return self.fault(&origin, format_args!("{path} is a number too large for any setting"));
@@ -191,7 +197,7 @@ impl Layers {
                         self.set_from_file(key, text, origin);
                     }
                 }
-                _ if namespaces::from_env(self, name, text) => {}
+                _ if namespaces::from_env(self, name, text) || watch::from_env(self, name, text) => {}
                 _ if name == "TIDEGATE_TOKENS" => {
                     let before = self.faults.len();
                     self.tokens = tokens::from_env(name, text, &mut self.faults);
@@ -212,6 +218,13 @@ impl Layers {
         };
         self.set(key, Raw::Text(text), Origin::Flag(key.flag.unwrap_or("a flag")));
     }
+}
+
+/// A list of texts, as one text with blanks between them.
+fn list_of(value: &DeValue<'_>) -> Option<Raw> {
+    let DeValue::Array(items) = value else { return None };
+    let texts: Option<Vec<&str>> = items.iter().map(|item| item.get_ref().as_str()).collect();
+    Some(Raw::Text(texts?.join(" ")))
 }
 
 /// A value of a file, if a setting can have such a one.

@@ -4,6 +4,7 @@
 //! - [`keys`]: every key, once. [`cache`]: how the caches run. [`namespaces`]: what `/v1/cache` reads through.
 //! - [`value`]: one value, its origin, what it may be.
 //! - [`layers`]: reading the layers.
+//! - [`watch`]: which servers are watched, and what is judged how.
 //! - [`tokens`]: who may call.
 //! - [`Config`]: the whole, checked.
 
@@ -13,6 +14,7 @@ pub mod layers;
 pub mod namespaces;
 pub mod tokens;
 pub mod value;
+pub mod watch;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -81,6 +83,8 @@ pub struct Config {
     pub feed: FeedOptions,
     /// What `/v1/cache` reads through.
     pub namespaces: Vec<Namespace>,
+    /// How Redis is watched.
+    pub watch: watch::WatchConfig,
     /// Bounds of the HTTP server.
     pub limits: Limits,
     /// Who may call.
@@ -124,6 +128,7 @@ impl Config {
             return Err(refused(&layers.faults));
         }
         let namespaces = namespaces::built(&mut layers);
+        let watch = watch::built(&mut layers, get);
         let number = |path: &str| get(&layers, path).number().unwrap_or_default();
         let count = |path: &str| usize::try_from(number(path)).unwrap_or(usize::MAX);
         let time = |path: &str| Duration::from_millis(get(&layers, path).time_ms().unwrap_or_default().unsigned_abs());
@@ -239,6 +244,7 @@ impl Config {
                     cache,
                     feed,
                     namespaces,
+                    watch,
                     limits,
                     tokens,
                     layers,
@@ -264,7 +270,7 @@ impl Config {
             .iter()
             .map(|token| [format!("tokens.{}", token.name), format!("role {}", token.role), token.origin.to_string()]);
         let namespaces = self.layers.namespaces.iter().flat_map(|(name, entry)| entry.shown(name));
-        keys.chain(namespaces).chain(tokens).collect()
+        keys.chain(namespaces).chain(watch::shown(&self.layers)).chain(tokens).collect()
     }
 
     /// The same as one JSON object: `{"key": {"value", "from"}}`.

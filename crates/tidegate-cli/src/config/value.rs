@@ -91,6 +91,10 @@ impl Value {
                 Some("") | None => Err("must be a text in quotes, and not empty".to_owned()),
                 Some(_) => Ok(()),
             },
+            Kind::Urls => match self.text() {
+                Some(_) => Ok(()),
+                None => Err("must be a URL in quotes, or a list of them".to_owned()),
+            },
             Kind::Address => match self.text().map(str::parse::<std::net::SocketAddr>) {
                 Some(Ok(_)) => Ok(()),
                 _ => Err("must be an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"".to_owned()),
@@ -140,6 +144,10 @@ impl Value {
             Kind::Tenths(max) => match self.decimal() {
                 Some(n) if (0.0..=max as f64 / 10.0).contains(&n) => Ok(()),
                 _ => Err(format!("must be a number from 0 to {}, without quotes, such as 0.1", max as f64 / 10.0)),
+            },
+            Kind::Level => match self.level() {
+                Some(n) if n.is_finite() && n >= 0.0 => Ok(()),
+                _ => Err("must be a number from 0 on, without quotes, or a size such as \"4MiB\"".to_owned()),
             },
             Kind::Size(min, max) => match self.size() {
                 Some(bytes) if (min..=max).contains(&bytes) => Ok(()),
@@ -202,10 +210,19 @@ impl Value {
         self.text().and_then(bytes)
     }
 
+    /// The number, or the size in bytes.
+    pub fn level(&self) -> Option<f64> {
+        self.size().map(|bytes| bytes as f64).or_else(|| self.decimal())
+    }
+
     /// The value as `config check` shows it: a password in a URL is hidden.
     pub fn shown(&self, key: &Key) -> String {
         let text = self.raw.to_string();
-        if key.kind == Kind::Url { without_password(&text) } else { text }
+        match key.kind {
+            Kind::Url => without_password(&text),
+            Kind::Urls => text.split_whitespace().map(without_password).collect::<Vec<_>>().join(" "),
+            _ => text,
+        }
     }
 }
 
@@ -215,7 +232,7 @@ fn is_name(text: &str, longest: usize) -> bool {
 }
 
 /// A length of time such as `10s`, in milliseconds.
-fn milliseconds(text: &str) -> Option<i64> {
+pub fn milliseconds(text: &str) -> Option<i64> {
     measured(text, &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)])
 }
 
@@ -232,7 +249,8 @@ fn measured(text: &str, units: &[(&str, i64)]) -> Option<i64> {
     number.checked_mul(*unit)
 }
 
-fn time_text(ms: i64) -> String {
+/// A length of time as people write it.
+pub fn time_text(ms: i64) -> String {
     match ms {
         ms if ms % 86_400_000 == 0 && ms > 0 => format!("{}d", ms / 86_400_000),
         ms if ms % 3_600_000 == 0 && ms > 0 => format!("{}h", ms / 3_600_000),

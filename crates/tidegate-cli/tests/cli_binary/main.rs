@@ -10,3 +10,4 @@ mod serve;
 mod servers;
 mod support;
 mod tools;
+mod watch;

@@ -23,6 +23,7 @@ const COMMANDS: [&str; 22] = [
     "queue requeue",
     "queue cancel",
     "queue purge",
+    "watch",
     "bench",
     "config check",
     "openapi",

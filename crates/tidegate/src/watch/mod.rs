@@ -79,6 +79,8 @@ pub fn on_redis(urls: &[String], options: &WatchOptions) -> Result<Vec<Box<dyn S
 /// A watch that runs. Dropped, it ends at once; [`Watch::stop`] also keeps what it knows.
 pub struct Watch {
     shared: Arc<Shared>,
+    /// From before the first look, for whoever asks first.
+    early: Mutex<Option<broadcast::Receiver<Change>>>,
     stop: watch::Sender<bool>,
     task: Option<JoinHandle<()>>,
 }
@@ -115,9 +117,10 @@ impl Watch {
             changes: broadcast::Sender::new(CHANGES),
             keeper,
         });
+        let early = Mutex::new(Some(shared.changes.subscribe()));
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(run(Arc::clone(&shared), sources, options.interval, stopped));
-        Ok(Self { shared, stop, task: Some(task) })
+        Ok(Self { shared, early, stop, task: Some(task) })
     }
 
     /// What is open now, by server and rule.
@@ -138,10 +141,11 @@ impl Watch {
         locked(&self.shared.judge).memory().cloned().collect()
     }
 
-    /// Every opening and closing from now on.
+    /// Every opening and closing: for the first who asks from the start, for others from now on. Who falls far behind misses the
+    /// oldest; what is open is in [`Watch::findings`].
     #[must_use]
     pub fn changes(&self) -> broadcast::Receiver<Change> {
-        self.shared.changes.subscribe()
+        locked(&self.early).take().unwrap_or_else(|| self.shared.changes.subscribe())
     }
 
     /// Ends it once the look under way is over, and keeps what it knows.

@@ -1,0 +1,297 @@
+//! `tidegate watch`: looks at Redis and Valkey, and says what is wrong and when it is over.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate::core::Millis;
+use tidegate::watch::{
+    self, Change, Finding, Memory, Once, Purpose, Severity, Silence, StateFile, StateKeeper, Watch, WatchOptions,
+};
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::config::watch::WatchConfig;
+use crate::config::{Config, ConfigArgs, value};
+use crate::failure::{Failure, Result};
+use crate::{output, runtime};
+
+/// The shortest and the longest time between two looks, milliseconds.
+const INTERVAL_MS: (i64, i64) = (100, 3_600_000);
+
+/// Flags of `watch`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Servers: redis://.., rediss://.., redis-sentinel://.., redis-cluster://.. [default: watch.redis of the configuration]
+    #[arg(long, value_name = "URL", num_args = 1..)]
+    redis: Vec<String>,
+    /// Time between two looks, such as 500ms, 1s, 1m [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    interval: Option<Duration>,
+    /// Look twice, print what is wrong, exit; exit code 1 if anything critical is
+    #[arg(long)]
+    once: bool,
+    /// What the servers are used for: what may not be lost, what can be loaded again, or both [default: shared]
+    #[arg(long, value_parser = ["state", "cache", "shared"])]
+    role: Option<String>,
+    /// Keep what is open in this file, so that nothing is told twice after a restart
+    #[arg(long, value_name = "FILE", conflicts_with = "once")]
+    state_file: Option<PathBuf>,
+    /// Print each finding as one JSON object a line, at its opening and at its closing
+    #[arg(long)]
+    json: bool,
+    /// Configuration file (TOML): [watch] and [watch.rule.NAME]
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_CONFIG")]
+    config: Option<PathBuf>,
+}
+
+fn interval(text: &str) -> std::result::Result<Duration, String> {
+    let (least, most) = INTERVAL_MS;
+    match value::milliseconds(text) {
+        Some(ms) if (least..=most).contains(&ms) => Ok(Duration::from_millis(ms.unsigned_abs())),
+        _ => Err("write a time from 100ms to 1h, such as 500ms, 1s, 1m".to_owned()),
+    }
+}
+
+/// Runs it.
+pub fn run(args: Args) -> Result {
+    let config = Config::load(&ConfigArgs { config: args.config.clone(), ..ConfigArgs::default() })?.watch;
+    let urls = if args.redis.is_empty() { config.redis } else { args.redis.clone() };
+    if urls.is_empty() {
+        return Err(Failure::Usage(
+            "there is no server to watch; name one with --redis redis://HOST:6379, or with `redis` in [watch] of the configuration".to_owned(),
+        ));
+    }
+    let mut options = WatchOptions { interval: args.interval.unwrap_or(config.interval), settings: config.settings };
+    if let Some(purpose) = args.role.as_deref().and_then(Purpose::named) {
+        options.settings.purpose = purpose;
+    }
+    let sources = watch::on_redis(&urls, &options)?;
+    if args.once {
+        return runtime::run(async { once(&args, watch::look_once(sources, &options).await) });
+    }
+    let keeper = args.state_file.as_ref().map(|file| Arc::new(StateFile::new(file)) as Arc<dyn StateKeeper>);
+    runtime::start(None)?.block_on(async {
+        let signal = runtime::interrupted();
+        let watching = Watch::start(sources, options.clone(), keeper).await?;
+        output::note(format!(
+            "watching {} every {} as {}; Ctrl-C ends",
+            urls.iter().map(|url| value::without_password(url)).collect::<Vec<_>>().join(", "),
+            value::time_text(i64::try_from(options.interval.as_millis()).unwrap_or(i64::MAX)),
+            options.settings.purpose.name()
+        ));
+        for finding in watching.findings() {
+            output::note(format!(
+                "open since {}: {} at {}",
+                instant(finding.opened_at),
+                finding.rule.name(),
+                finding.address
+            ));
+        }
+        let told = tokio::select! {
+            told = tell(&watching, args.json) => told,
+            () = signal => Err(Failure::Interrupted),
+        };
+        watching.stop().await;
+        told
+    })
+}
+
+/// A watch beside a server, if its configuration names servers to watch: what it finds goes to the log and the metrics. Dropped,
+/// it ends.
+pub async fn beside(config: &WatchConfig) -> Result<Option<Beside>> {
+    if config.redis.is_empty() {
+        return Ok(None);
+    }
+    let options = WatchOptions { interval: config.interval, settings: config.settings.clone() };
+    let watching = Watch::start(watch::on_redis(&config.redis, &options)?, options, None).await?;
+    let mut changes = watching.changes();
+    let log = tokio::spawn(async move {
+        loop {
+            match changes.recv().await {
+                Ok(change) => log(&change),
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            }
+        }
+    });
+    Ok(Some(Beside { _watching: watching, log }))
+}
+
+/// A watch that runs beside a server.
+pub struct Beside {
+    _watching: Watch,
+    log: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.log.abort();
+    }
+}
+
+fn log(change: &Change) {
+    let finding = change.finding();
+    let (rule, server, next) = (finding.rule.name(), &finding.address, &finding.next_command);
+    match (change, finding.severity) {
+        (Change::Closed(_), _) => tracing::info!(rule, server, "over"),
+        (Change::Opened(_), Severity::Critical) => tracing::error!(rule, server, next, "{}", finding.cause),
+        (Change::Opened(_), Severity::Warning) => tracing::warn!(rule, server, next, "{}", finding.cause),
+        (Change::Opened(_), Severity::Info) => tracing::info!(rule, server, next, "{}", finding.cause),
+    }
+}
+
+/// Prints every change until stdout is gone.
+async fn tell(watching: &Watch, json: bool) -> Result {
+    let mut changes = watching.changes();
+    loop {
+        match changes.recv().await {
+            Ok(change) if json => output::json(&shape(change.finding()))?,
+            Ok(change) => output::raw(words(&change))?,
+            Err(RecvError::Lagged(count)) => {
+                output::note(format!("{count} messages came faster than they could be printed"))
+            }
+            Err(RecvError::Closed) => return Err(Failure::Work("the watch ended by itself".to_owned())),
+        }
+    }
+}
+
+fn once(args: &Args, seen: Once) -> Result {
+    let mut findings = seen.findings;
+    findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.rule, finding.address.clone()));
+    if args.json {
+        findings.iter().try_for_each(|finding| output::json(&shape(finding)))?;
+    } else {
+        output::raw(table(&seen.memory))?;
+        findings.iter().try_for_each(|finding| output::raw(format!("\n{}", opened(finding))))?;
+        if findings.is_empty() {
+            output::line("nothing wrong")?;
+        }
+    }
+    if seen.memory.is_empty()
+        && let Some((address, kind, why)) = seen.silent.first()
+    {
+        match kind {
+            Silence::NoConnection | Silence::TooManyClients => {
+                return Err(Failure::Unreachable(format!(
+                    "{address} cannot be reached: {why}; check the URL and whether the server runs"
+                )));
+            }
+            Silence::Refused => {
+                return Err(Failure::Usage(format!(
+                    "{address} does not let us in: {why}; check user and password in the URL"
+                )));
+            }
+            Silence::Timeout | Silence::Busy => {}
+        }
+    }
+    if findings.iter().any(|finding| finding.severity == Severity::Critical) { Err(Failure::Found) } else { Ok(()) }
+}
+
+fn instant(at: Millis) -> String {
+    jiff::Timestamp::from_millisecond(at.0).map_or_else(|_| at.0.to_string(), |at| format!("{at:.3}"))
+}
+
+/// A finding in the shape of `/v1/redis/findings`.
+fn shape(finding: &Finding) -> Value {
+    let mut shape = json!({
+        "id": finding.id,
+        "rule": finding.rule.name(),
+        "severity": finding.severity.name(),
+        "address": finding.address,
+        "opened_at": instant(finding.opened_at),
+        "cause": finding.cause,
+        "evidence": finding.evidence,
+        "next_command": finding.next_command,
+        "risk": finding.risk,
+    });
+    if let Some(at) = finding.closed_at {
+        shape["closed_at"] = instant(at).into();
+    }
+    shape
+}
+
+fn words(change: &Change) -> String {
+    match change {
+        Change::Opened(finding) => opened(finding),
+        Change::Closed(finding) => {
+            let lasted = finding.closed_at.map_or(0, |at| at.since(finding.opened_at)) / 1_000;
+            let at = finding.closed_at.map(instant).unwrap_or_default();
+            format!("{at} over      {} at {} after {lasted} s\n", finding.rule.name(), finding.address)
+        }
+    }
+}
+
+fn opened(finding: &Finding) -> String {
+    let evidence = |value: &Value| match value {
+        Value::Null => "unknown".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let evidence: Vec<String> =
+        finding.evidence.iter().map(|(name, value)| format!("{name} {}", evidence(value))).collect();
+    format!(
+        "{} {} {} at {}\n  {}\n  evidence: {}\n  next: {}\n  risk: {}\n",
+        instant(finding.opened_at),
+        severity(finding.severity),
+        finding.rule.name(),
+        finding.address,
+        finding.cause,
+        evidence.join(", "),
+        finding.next_command,
+        finding.risk
+    )
+}
+
+fn severity(severity: Severity) -> String {
+    let name = format!("{:9}", severity.name());
+    let is_plain =
+        !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    match severity {
+        _ if is_plain => name,
+        Severity::Critical => format!("\x1b[31m{name}\x1b[0m"),
+        Severity::Warning => format!("\x1b[33m{name}\x1b[0m"),
+        Severity::Info => name,
+    }
+}
+
+/// The memory of servers as a table.
+fn table(servers: &[Memory]) -> String {
+    let head = ["server", "version", "role", "used", "resident", "limit", "pressure", "policy", "keys"];
+    let bytes = |n: Option<u64>| n.map_or_else(|| "unknown".to_owned(), tidegate::core::watch::bytes);
+    let text = |text: Option<&str>| text.unwrap_or("unknown").to_owned();
+    let row = |memory: &Memory| {
+        let limit = match (memory.limit_bytes, memory.limit_source) {
+            (Some(limit), Some(source)) => format!("{} ({source})", tidegate::core::watch::bytes(limit)),
+            _ => "unknown".to_owned(),
+        };
+        vec![
+            memory.address.clone(),
+            format!("{} {}", memory.server, text(memory.version.as_deref())),
+            text(memory.role),
+            bytes(memory.used_bytes),
+            bytes(memory.rss_bytes),
+            limit,
+            memory.pressure.map_or_else(|| "unknown".to_owned(), |share| format!("{:.1} %", share * 100.0)),
+            text(memory.policy.as_deref()),
+            memory.keys.map_or_else(|| "unknown".to_owned(), |keys| keys.to_string()),
+        ]
+    };
+    let rows: Vec<Vec<String>> =
+        std::iter::once(head.map(str::to_owned).to_vec()).chain(servers.iter().map(row)).collect();
+    output::table(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals() {
+        assert_eq!(interval("500ms"), Ok(Duration::from_millis(500)));
+        for text in ["1", "10ms", "2h", "-1s", ""] {
+            assert!(interval(text).is_err(), "{text}");
+        }
+    }
+}

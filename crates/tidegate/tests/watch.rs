@@ -1,0 +1,142 @@
+//! The watch as a library, on samples that the test gives it.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidegate::core::Millis;
+use tidegate::watch::{
+    Answer, Change, Info, Reply, Round, Rule, RuleSettings, Sample, SampleSource, Settings, Silence, StateFile,
+    StateKeeper, Watch, WatchOptions, look_once,
+};
+use tidegate::{BoxFuture, Error};
+
+/// A server whose last snapshot failed, or not.
+#[derive(Clone, Default)]
+struct Server {
+    fails: Arc<AtomicBool>,
+    silent: Arc<AtomicBool>,
+    looks: Arc<AtomicU64>,
+}
+
+impl SampleSource for Server {
+    fn round(&mut self) -> BoxFuture<'_, Round> {
+        let look = self.looks.fetch_add(1, Ordering::Relaxed);
+        let status = if self.fails.load(Ordering::Relaxed) { "err" } else { "ok" };
+        let text =
+            format!("redis_version:7.0.15\r\nrole:master\r\nused_memory:1\r\nrdb_last_bgsave_status:{status}\r\n");
+        let reply = if self.silent.load(Ordering::Relaxed) {
+            Reply::Silence { kind: Silence::NoConnection, why: "refused".to_owned(), waited_ms: 0.0 }
+        } else {
+            Reply::Answer(Box::new(Answer { info: Info::parse(&text), ..Answer::default() }))
+        };
+        let at = Millis(1_700_000_000_000 + i64::try_from(look).unwrap() * 1_000);
+        let sample = Sample { address: "10.0.0.7:6379".to_owned(), at, reply, is_late: false, tls: false };
+        Box::pin(async { Round { samples: vec![sample], gone: Vec::new() } })
+    }
+}
+
+fn options() -> WatchOptions {
+    let mut settings = Settings::default();
+    settings.set(Rule::SaveFailing, RuleSettings { quiet_ms: 3_000, ..Rule::SaveFailing.defaults() }).unwrap();
+    WatchOptions { interval: Duration::from_millis(100), settings }
+}
+
+async fn start(server: &Server, keeper: Option<Arc<dyn StateKeeper>>) -> tidegate::Result<Watch> {
+    Watch::start(vec![Box::new(server.clone())], options(), keeper).await
+}
+
+async fn next(changes: &mut tokio::sync::broadcast::Receiver<Change>) -> Change {
+    tokio::time::timeout(Duration::from_secs(10), changes.recv()).await.unwrap().unwrap()
+}
+
+// O26
+#[tokio::test]
+async fn what_is_open_outlives_the_watch() {
+    let folder = tempfile::tempdir().unwrap();
+    let keeper = || Some(Arc::new(StateFile::new(folder.path().join("state"))) as Arc<dyn StateKeeper>);
+    let server = Server::default();
+    server.fails.store(true, Ordering::Relaxed);
+    let watch = start(&server, keeper()).await.unwrap();
+    let mut changes = watch.changes();
+    let Change::Opened(opened) = next(&mut changes).await else { panic!("it is not over") };
+    assert_eq!((opened.rule, watch.findings()), (Rule::SaveFailing, vec![opened.clone()]));
+    assert_eq!(watch.memory()[0].used_bytes, Some(1));
+    watch.stop().await;
+
+    let watch = start(&server, keeper()).await.unwrap();
+    let mut changes = watch.changes();
+    assert_eq!(watch.findings(), [opened.clone()]);
+    let looks = server.looks.load(Ordering::Relaxed);
+    while server.looks.load(Ordering::Relaxed) < looks + 4 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(changes.try_recv().is_err(), "it is told twice");
+    server.fails.store(false, Ordering::Relaxed);
+    let Change::Closed(closed) = next(&mut changes).await else { panic!("it was open") };
+    assert_eq!((&closed.id, watch.findings().len()), (&opened.id, 0));
+    assert_eq!(watch.closed(), [closed]);
+    watch.stop().await;
+    let looks = server.looks.load(Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(server.looks.load(Ordering::Relaxed), looks, "it goes on after its stop");
+}
+
+#[tokio::test]
+async fn what_cannot_be_watched_is_refused() {
+    struct Broken;
+    impl StateKeeper for Broken {
+        fn load(&self) -> std::io::Result<Option<String>> {
+            Ok(Some("no state".to_owned()))
+        }
+        fn save(&self, _: &str) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let refused = |result: tidegate::Result<Watch>| match result {
+        Err(Error::Configuration(why)) => why,
+        _ => panic!("it is not refused"),
+    };
+    let why = refused(start(&Server::default(), Some(Arc::new(Broken))).await);
+    assert!(why.contains("delete it"), "{why}");
+    let short = WatchOptions { interval: Duration::from_millis(1), ..options() };
+    let why = refused(Watch::start(Vec::new(), short, None).await);
+    assert!(why.contains("100ms"), "{why}");
+}
+
+/// A disk that takes nothing stops no watch.
+#[tokio::test]
+async fn a_state_that_cannot_be_kept_stops_nothing() {
+    #[derive(Default)]
+    struct Full(Mutex<u32>);
+    impl StateKeeper for Full {
+        fn load(&self) -> std::io::Result<Option<String>> {
+            Ok(None)
+        }
+        fn save(&self, _: &str) -> std::io::Result<()> {
+            *self.0.lock().unwrap() += 1;
+            Err(std::io::Error::other("no space"))
+        }
+    }
+    let (server, keeper) = (Server::default(), Arc::new(Full::default()));
+    server.fails.store(true, Ordering::Relaxed);
+    let watch = start(&server, Some(Arc::clone(&keeper) as Arc<dyn StateKeeper>)).await.unwrap();
+    let mut changes = watch.changes();
+    next(&mut changes).await;
+    server.fails.store(false, Ordering::Relaxed);
+    next(&mut changes).await;
+    watch.stop().await;
+    assert!(*keeper.0.lock().unwrap() >= 2);
+}
+
+#[tokio::test]
+async fn two_looks_are_enough_for_whoever_asks_once() {
+    let server = Server::default();
+    let look = async || look_once(vec![Box::new(server.clone())], &options()).await;
+    let seen = look().await;
+    assert!(seen.findings.is_empty() && seen.silent.is_empty() && seen.memory.len() == 1, "{seen:?}");
+    server.silent.store(true, Ordering::Relaxed);
+    let seen = look().await;
+    assert_eq!((seen.findings[0].rule, seen.silent.len(), seen.memory.len()), (Rule::BlockedServer, 1, 0));
+}
