@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Serve, folder, ledger, run, write};
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "serve",
     "worker",
     "demo",
