@@ -180,6 +180,8 @@ impl Known {
             return;
         }
         let flushed = grown(facts.flushes, self.flushes).is_some_and(|count| count > 0);
+        // Where it is not known how many there were before, one that was may have been now.
+        let not_flushed = facts.flushes.is_some_and(|count| count == 0 || self.flushes.is_some());
         if facts.flushes.is_some() {
             self.flushes = facts.flushes;
         }
@@ -204,13 +206,13 @@ impl Known {
             if known_run { since(|f| f.expired) + since(|f| f.evicted) + while_loading.unwrap_or_default() } else { 0 };
         let restarted = is_other || was_loading;
         let is_another = self.restart.as_ref().is_some_and(|restart| restart.is_another);
-        let how = match (flushed, restarted, facts.flushes) {
+        let how = match (flushed, restarted, not_flushed) {
             (true, _, _) => How::Flushed,
             (_, true, _) if is_another => How::Replaced,
             (_, true, _) => How::Restarted,
-            (false, false, None) => How::Unseen,
+            (false, false, false) => How::Unseen,
             // Nothing but ordinary deletions can have been.
-            (false, false, Some(_)) => return,
+            (false, false, true) => return,
         };
         let loss = Loss { at: facts.at, before: then, after: now, explained, how };
         let enough = if how == How::Unseen { ALL } else { LOST };

@@ -99,7 +99,7 @@ rules! {
         "A server that holds state evicts keys.";
     Evictions = "evictions", "keys a second", [1.0, 0.1], 3 of 5, up 60, size 0,
         "Keys are evicted where some may be state; or from a cache so soon that it no longer helps.";
-    ExpiredLingering = "expired-lingering", "share of keys", [0.25, 0.10], 3 of 5, up 60, size 10_000,
+    ExpiredLingering = "expired-lingering", "share of keys", [0.25, 0.10], 24 of 30, up 60, size 10_000,
         "Many keys have expired and still take memory.";
     ClientBuffers = "client-buffers", "share of the limit", [0.10, 0.05], 3 of 5, up 0, size 16 * MIB,
         "What clients have not taken, or not finished sending, takes the memory of data.";
@@ -119,8 +119,8 @@ rules! {
         "A replica confirms nothing for long.";
     ReplicaBuffer = "replica-buffer", "share of the limit", [0.5, 0.25], 2 of 3, up 0, size 8 * MIB,
         "What a replica has not taken nears the limit at which it is cut off.";
-    SlowCommands = "slow-commands", "ms a second", [100.0, 50.0], 2 of 10, up 0, size 0,
-        "Commands that run long keep everyone else waiting.";
+    SlowCommands = "slow-commands", "ms at once, or a second", [250.0, 100.0], 1 of 1, up 0, size 0,
+        "Commands of 100 ms and more keep everyone else waiting.";
     BlockedServer = "blocked-server", "ms", [1_000.0, 500.0], 3 of 4, up 0, size 0,
         "The server does not answer, or only late.";
     KeysWithoutTtl = "keys-without-ttl", "share of keys", [0.9, 0.8], 8 of 10, up 60, size 100_000,

@@ -48,7 +48,8 @@ pub(super) struct Extra {
     /// The newest entry of the slow log that was seen.
     slow_id: Option<i64>,
     keys: Option<u64>,
-    flushes_asked: bool,
+    /// It was answered how often everything was deleted, and nothing gives a reason to ask again.
+    flushes_known: bool,
 }
 
 /// What a round adds to `INFO`.
@@ -234,12 +235,13 @@ impl Extra {
         let keys = info.keyspaces().map(|db| db.keys).fold(0, u64::saturating_add);
         let before = self.keys.replace(keys);
         let has_reason = before.is_some_and(|before| keys < before - before / FEWER);
-        if self.flushes_asked && !has_reason {
+        self.flushes_known &= !has_reason;
+        if self.flushes_known {
             return None;
         }
         let mut answers = all(connection, vec![command(&["INFO", "commandstats"])]).await.ok()?;
         let stats = Info::parse(&parse::text(&answers.pop()?.ok()?));
-        self.flushes_asked = true;
+        self.flushes_known = true;
         Some(stats.calls("flushall").saturating_add(stats.calls("flushdb")))
     }
 }

@@ -27,7 +27,10 @@ pub(super) fn text(value: &Value) -> String {
 pub(super) fn shown(bytes: &[u8]) -> String {
     let mut out = String::new();
     for byte in bytes.iter().take(SHOWN) {
-        out.extend(std::ascii::escape_default(*byte).map(char::from));
+        match byte {
+            b'"' | b'\'' => out.push(char::from(*byte)),
+            byte => out.extend(std::ascii::escape_default(*byte).map(char::from)),
+        }
     }
     if bytes.len() > SHOWN {
         out.push_str("..");

@@ -4,36 +4,48 @@ use serde_json::{Value, json};
 
 use super::super::finding::{Severity, Told, percent, rounded};
 use super::super::known::{How, Known};
-use super::super::sample::{Answer, Sample, Silence};
+use super::super::sample::{Answer, Sample, Silence, SlowCommand};
 use super::super::settings::{Purpose, RuleSettings};
 use super::{Measure, View, WELL, cli};
 
 /// Most slow commands that are named.
 const NAMED: usize = 3;
 
-/// Milliseconds of each second that commands of the slow log took.
+/// Shorter commands are not slow, whatever the server logs, microseconds.
+const SLOW_US: u64 = 100_000;
+
+fn slow<'a>(view: &View<'a>) -> Option<Vec<&'a SlowCommand>> {
+    let mut slow: Vec<_> = view.answer.slow.as_ref()?.iter().filter(|command| command.took_us >= SLOW_US).collect();
+    slow.sort_by_key(|command| std::cmp::Reverse(command.took_us));
+    Some(slow)
+}
+
+/// How long the longest slow command took, milliseconds, or what all took of each second, whichever is more.
 pub(in super::super) fn slow_commands(view: &View) -> Measure {
-    let (Some(slow), Some(before)) = (&view.answer.slow, view.before) else { return Measure::Unknown };
-    let us: u64 = slow.iter().map(|command| command.took_us).fold(0, u64::saturating_add);
-    Measure::Level(us as f64 / 1_000.0 / view.facts.seconds_since(before))
+    let (Some(slow), Some(before)) = (slow(view), view.before) else { return Measure::Unknown };
+    let ms = |us: u64| us as f64 / 1_000.0;
+    let all = slow.iter().map(|command| command.took_us).fold(0, u64::saturating_add);
+    let longest = slow.first().map_or(0, |command| command.took_us);
+    Measure::Level(ms(longest).max(ms(all) / view.facts.seconds_since(before)))
 }
 
 pub(in super::super) fn tell_slow_commands(view: &View, level: f64) -> Told {
-    let mut slow = view.answer.slow.clone().unwrap_or_default();
-    slow.sort_by_key(|command| std::cmp::Reverse(command.took_us));
-    let longest = slow.first();
-    let what = longest.map_or_else(String::new, |command| {
+    let slow = slow(view).unwrap_or_default();
+    let what = slow.first().map_or_else(String::new, |command| {
         let by = if command.client.is_empty() { String::new() } else { format!(" by {}", command.client) };
-        format!("; the longest, {} ms, was {}{by}", command.took_us / 1_000, command.command)
+        format!("{} ms: {}{by}", command.took_us / 1_000, command.command)
     });
-    let cause = format!("commands of the slow log took {level:.0} ms of each second, and everyone else waited{what}");
+    let cause = match slow.len() {
+        0 | 1 => format!("everyone else waited for a command that took {what}"),
+        count => format!("everyone else waited for {count} slow commands; the longest took {what}"),
+    };
     let named: Vec<Value> = slow
         .iter()
         .take(NAMED)
         .map(|command| json!({"ms": command.took_us as f64 / 1_000.0, "command": command.command, "client": command.client}))
         .collect();
     Told::new(Severity::Warning, cause)
-        .with("ms_per_second", Some(rounded(level)))
+        .with("ms", Some(rounded(level)))
         .with("commands", Some(slow.len() as u64))
         .with("slowest", Some(Value::from(named)))
         .next(

@@ -155,7 +155,7 @@ fn a_replica_with_expired_keys_is_not_the_truth() {
         ("db0", "keys=10800000,expires=10800000,avg_ttl=1"),
     ]);
     let mut changes = Vec::new();
-    for _ in 0..6 {
+    for _ in 0..30 {
         changes.extend(scene.look());
         changes.extend(scene.judge.judge(&replica.sample()));
         replica.now += S;
