@@ -113,12 +113,12 @@ async fn memory_that_is_wasted_by_churn() {
     let redis = with_options(&[("activedefrag", "no")]);
     let settings = with(short(Purpose::Cache), Rule::Fragmentation, |rule| (rule.samples, rule.of) = (3, 3));
     let mut watching = Watching::new(&redis.url(), settings);
-    for part in 0..10 {
-        fill(&redis, &format!("k{part}-"), 40_000, 600);
+    for part in 0..6 {
+        fill(&redis, &format!("k{part}-"), 40_000, 700);
     }
     watching.quiet(2).await;
     // Seven of eight go: what stays keeps its pages.
-    for part in 0..10 {
+    for part in 0..6 {
         let script = "for i = 1, 40000 do if i % 8 ~= 0 then redis.call('UNLINK', ARGV[1] .. i) end end";
         redis.tell(&["EVAL", script, "0", &format!("k{part}-")]);
     }
