@@ -10,6 +10,7 @@
 //! - `queue/`: [`RedisQueues`], the delay queue.
 //! - `feed/`: [`RedisFeed`], copies that the feed's pages are made from.
 //! - `watch/`: [`RedisSamples`], what the watch judges.
+//! - [`bigkeys`]: which keys take the most memory.
 //! - `blocks/`: [`StockCounter`] and [`OrderStatus`], for teams whose order data live elsewhere.
 //! - `bare.rs` (feature `ceiling`): the client by itself, for the benches.
 //!
@@ -17,6 +18,7 @@
 
 #[cfg(feature = "ceiling")]
 mod bare;
+pub mod bigkeys;
 mod blocks;
 mod bus;
 mod cache;

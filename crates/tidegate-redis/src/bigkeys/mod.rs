@@ -1,0 +1,3 @@
+//! Big keys.
+pub mod rdb;
+pub mod weight;

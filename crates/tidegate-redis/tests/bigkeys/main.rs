@@ -1,0 +1,5 @@
+//! Big keys, on real servers.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod parser;
+mod planted;
