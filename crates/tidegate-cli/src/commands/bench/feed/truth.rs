@@ -27,8 +27,8 @@ const LOADERS: usize = 2;
 /// So that what was marked has been for a while.
 const A_MOMENT: Duration = Duration::from_millis(20);
 /// What the servers get beyond their defaults, so that all of the community is in memory.
-const POSTGRES: [&str; 2] = ["shared_buffers=1GB", "max_wal_size=4GB"];
-const MARIADB: [&str; 2] = ["--innodb-buffer-pool-size=1G", "--innodb-log-file-size=1G"];
+const POSTGRES: [&str; 2] = ["shared_buffers=1GB", "max_wal_size=1GB"];
+const MARIADB: [&str; 2] = ["--innodb-buffer-pool-size=1G", "--innodb-log-file-size=512M"];
 
 /// A ledger that has the community.
 #[derive(Clone)]
