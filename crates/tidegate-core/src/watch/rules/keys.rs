@@ -7,6 +7,8 @@ use super::{Measure, View, WELL};
 
 /// A key that is evicted later than this after it was written was of use.
 const SOON_S: f64 = 300.0;
+/// Expired keys that are removed within so long do not linger.
+const SOON_GONE_S: f64 = 60.0;
 /// A cache that answers this share of reads does its work, whatever it evicts.
 const GOOD_HITS: f64 = 0.8;
 /// Keys without a time to live grow when there are so many more of them.
@@ -99,6 +101,12 @@ pub(in super::super) fn tell_evictions(view: &View, level: f64) -> Told {
     )
 }
 
+/// Expired keys that the server removes a second.
+fn removed_per_second(view: &View) -> f64 {
+    let removed = view.before.and_then(|before| Some((grown(view.facts.expired, before.expired)?, before)));
+    removed.map_or(0.0, |(keys, before)| keys as f64 / view.facts.seconds_since(before))
+}
+
 /// On a master what it estimates itself; on a replica what it holds beyond its master, since replicas remove nothing by
 /// themselves.
 pub(in super::super) fn expired_lingering(view: &View) -> Measure {
@@ -114,7 +122,12 @@ pub(in super::super) fn expired_lingering(view: &View) -> Measure {
             _ => Measure::Unknown,
         };
     }
-    view.info.ratio("expired_stale_perc").map(|percent| percent / 100.0).into()
+    let Some(share) = view.info.ratio("expired_stale_perc").map(|percent| percent / 100.0) else {
+        return Measure::Unknown;
+    };
+    // Many may expire at once: what will be gone within a minute does not linger.
+    let lingering = share * view.facts.expires.unwrap_or(keys) as f64;
+    if removed_per_second(view) * SOON_GONE_S > lingering { WELL } else { Measure::Level(share) }
 }
 
 pub(in super::super) fn tell_expired_lingering(view: &View, level: f64) -> Told {
@@ -147,6 +160,7 @@ pub(in super::super) fn tell_expired_lingering(view: &View, level: f64) -> Told 
     told.with("keys", Some(keys))
         .with("keys_with_ttl", view.facts.expires)
         .with("share", Some(rounded(level)))
+        .with("removed_per_second", Some(rounded(removed_per_second(view))))
         .with("time_cap_reached", view.info.number("expired_time_cap_reached_count"))
         .with("role", view.info.text("role"))
 }

@@ -132,6 +132,13 @@ fn expired_keys_that_stay() {
     assert!(scene.looks(20).is_empty(), "many may expire at once: it must last");
     let finding = only(&scene.looks(10), Rule::ExpiredLingering);
     assert!(finding.cause.contains("42 %") && finding.next_command.contains("active-expire-effort"), "{finding:#?}");
+    // Half a million that expired at once and are gone within a minute.
+    let mut scene = Scene::new(Purpose::Cache);
+    for look in 0..50_u64 {
+        let left = 500_000 - look * 9_000;
+        scene.set(&[("db0", &format!("keys={left},expires={left},avg_ttl=1")), ("expired_stale_perc", "41.50")]);
+        assert!(scene.set_number("expired_keys", look * 9_000).look().is_empty());
+    }
     // Few keys are no matter.
     let mut scene = Scene::new(Purpose::Cache);
     scene.set(&[("db0", "keys=5000,expires=5000,avg_ttl=1"), ("expired_stale_perc", "41.50")]);
