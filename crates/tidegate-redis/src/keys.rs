@@ -65,7 +65,7 @@ pub(crate) const LOCK_PARTS: usize = 64;
 pub(crate) const FEED_PARTS: usize = 16;
 
 /// Slots of a Cluster.
-const SLOTS: u16 = 16_384;
+pub(crate) const SLOTS: u16 = 16_384;
 
 /// The keys of one shop.
 #[derive(Debug, Clone)]
@@ -306,6 +306,15 @@ fn crc16(sum: u16, bytes: &[u8]) -> u16 {
     })
 }
 
+/// The slot of a key in a Cluster: that of what stands in its first braces, if anything does.
+pub(crate) fn slot_of(key: &[u8]) -> u16 {
+    let tag = key.iter().position(|byte| *byte == b'{').and_then(|begin| {
+        let rest = &key[begin + 1..];
+        rest.iter().position(|byte| *byte == b'}').filter(|length| *length > 0).map(|length| &rest[..length])
+    });
+    crc16(0, tag.unwrap_or(key)) % SLOTS
+}
+
 /// A tag inside our braces must not close them.
 fn plain(tag: &str) -> std::borrow::Cow<'_, str> {
     if tag.contains('}') { tag.replace('}', "%7D").into() } else { tag.into() }
@@ -323,6 +332,14 @@ mod tests {
         let keys = Keys::new("shop");
         assert_eq!(keys.stock("a}b"), b"{tg:shop:s:a%7Db}:stock:a}b");
         assert_eq!(keys.stock_operation("sale", "1"), b"{tg:shop:s:sale}:op:1");
+    }
+
+    #[test]
+    fn slots_of_keys() {
+        assert_eq!((slot_of(b"123456789"), slot_of(b"x{123456789}y{z}")), (0x31C3 % SLOTS, 0x31C3 % SLOTS));
+        for whole in [&b"{}123"[..], b"{123", b"123}"] {
+            assert_eq!(slot_of(whole), crc16(0, whole) % SLOTS);
+        }
     }
 
     #[test]

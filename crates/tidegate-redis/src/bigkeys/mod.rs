@@ -1,3 +1,353 @@
-//! Big keys.
+//! Which keys take the most memory: [`big_keys`].
+//!
+//! - `rdb/`: replication snapshots, read on the fly. `weight.rs`: what a key of one weighs in the server.
+//! - `snapshot.rs`: that route. `scan.rs`: the other, paced SCAN with `MEMORY USAGE`.
+//! - `server.rs`: which servers hold keys. `collect.rs`: what was seen, added up. `names.rs`: names, prefixes, our own keys.
+//!
+//! Nothing is ever asked with `KEYS` or `MONITOR`.
+
+mod collect;
+mod names;
 pub mod rdb;
+mod scan;
+mod server;
+mod snapshot;
 pub mod weight;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tidegate_backend::{Error, ErrorKind, Result};
+use tidegate_core::Millis;
+use tidegate_core::watch::{Info, bytes};
+
+use self::collect::Collector;
+pub use self::collect::{BigKey, MAX_PREFIXES, Sum};
+pub use self::names::{escaped, prefix, purpose};
+pub use self::rdb::Kind;
+use self::server::Server;
+use self::snapshot::{Ask, NoSnapshot};
+use crate::connect::RedisOptions;
+
+/// Most keys that are listed.
+pub const MAX_TOP: usize = 1_000;
+/// Prefixes and slots that a report names.
+const NAMED: usize = 50;
+/// A fork may need as much again for what is written meanwhile; it is taken to be safe with half.
+const HEADROOM: u64 = 2;
+
+/// How keys are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Route {
+    /// The snapshot where the server gives one and has room for it, else SCAN.
+    #[default]
+    Auto,
+    /// The replication snapshot, whatever room the server has.
+    Snapshot,
+    /// SCAN.
+    Scan,
+}
+
+/// How much haste is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pace {
+    /// A snapshot is read at 40 MiB/s at most; SCAN takes up to a quarter of the server's time.
+    #[default]
+    Gentle,
+    /// A snapshot is read as fast as it comes; SCAN takes up to half of the server's time.
+    Fast,
+}
+
+/// How far it is; several may look at it.
+#[derive(Debug, Default)]
+pub struct Progress {
+    scanned: AtomicU64,
+    total: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Progress {
+    fn add(&self, keys: u64, bytes: u64) {
+        self.scanned.fetch_add(keys, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Keys that were looked at, keys that there were at the beginning, and bytes of the former.
+    #[must_use]
+    pub fn seen(&self) -> (u64, u64, u64) {
+        let of = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        (of(&self.scanned), of(&self.total), of(&self.bytes))
+    }
+
+    fn back_to(&self, scanned: u64, bytes: u64) {
+        self.scanned.store(scanned, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// What is looked for, and how.
+#[derive(Debug, Clone)]
+pub struct BigKeysOptions {
+    /// Keys that are listed, up to [`MAX_TOP`].
+    pub top: usize,
+    /// By which route.
+    pub route: Route,
+    /// How fast.
+    pub pace: Pace,
+    /// How long it may take; SCAN ends there with what it has, a snapshot fails.
+    pub deadline: Duration,
+    /// Where progress is told.
+    pub progress: Arc<Progress>,
+}
+
+impl Default for BigKeysOptions {
+    fn default() -> Self {
+        Self {
+            top: 100,
+            route: Route::Auto,
+            pace: Pace::Gentle,
+            deadline: Duration::from_secs(600),
+            progress: Arc::default(),
+        }
+    }
+}
+
+/// What was found.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// `snapshot`, `scan`, or `mixed` where servers differ.
+    pub route: &'static str,
+    /// When it began.
+    pub started_at: Millis,
+    /// When it ended.
+    pub finished_at: Millis,
+    /// Keys that were looked at.
+    pub scanned: u64,
+    /// Keys that the servers had at the beginning.
+    pub total: u64,
+    /// Which part of the keys was looked at, 0 to 1.
+    pub confidence: f64,
+    /// How long the fork for a snapshot held up a server, milliseconds; `None`: there was none, or it is not known.
+    pub fork_pause_ms: Option<f64>,
+    /// What all keys that were looked at take, bytes.
+    pub bytes: u64,
+    /// Keys whose size is not known: modules' values, or `MEMORY USAGE` is not permitted.
+    pub unknown: u64,
+    /// The largest, largest first.
+    pub items: Vec<BigKey>,
+    /// Sums by type, largest first.
+    pub kinds: Vec<(Kind, Sum)>,
+    /// Sums by prefix, the largest first.
+    pub prefixes: Vec<(Vec<u8>, Sum)>,
+    /// Keys of prefixes beyond [`MAX_PREFIXES`].
+    pub other_prefixes: Sum,
+    /// Sums by slot of a Cluster, the largest first.
+    pub slots: Vec<(u16, Sum)>,
+    /// Why this route, and what is not known.
+    pub notes: Vec<String>,
+}
+
+/// Ends what a thread does for us when nobody waits for it any more.
+struct Stop(Arc<AtomicBool>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What is known while servers are looked at.
+struct Run<'a> {
+    options: &'a RedisOptions,
+    big: &'a BigKeysOptions,
+    deadline: Instant,
+    notes: Vec<String>,
+    forked_us: Option<u64>,
+}
+
+/// Looks at every key of the servers that `options` name: one alone, the master under Sentinel, every master of a Cluster, one after
+/// the other.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`]: a server does not answer, or a snapshot that was asked for is not given, breaks off or is of an unknown
+/// version; the text says what to do. [`ErrorKind::Configuration`]: the server does not let us in.
+pub async fn big_keys(options: &RedisOptions, big: &BigKeysOptions) -> Result<Report> {
+    let started_at = Millis(scan::now());
+    let big = BigKeysOptions { top: big.top.clamp(1, MAX_TOP), ..big.clone() };
+    let servers = server::of(options).await?;
+    let total = servers.iter().map(Server::keys).fold(0, u64::saturating_add);
+    big.progress.total.store(total, Ordering::Relaxed);
+    let is_cluster = servers.iter().any(|server| server.is_cluster);
+    let mut all = Collector::new(big.top, started_at.0, is_cluster);
+    let mut run =
+        Run { options, big: &big, deadline: Instant::now() + big.deadline, notes: Vec::new(), forked_us: None };
+    let mut routes = Vec::new();
+    for mut server in servers {
+        let empty = Collector::new(big.top, started_at.0, is_cluster);
+        let (route, collector) = run.look(&mut server, empty).await?;
+        routes.push(route);
+        all.merge(collector);
+    }
+    let route = match routes.first() {
+        Some(first) if routes.iter().all(|route| route == first) => first,
+        _ => "mixed",
+    };
+    Ok(report(route, started_at, total, run, all))
+}
+
+fn report(route: &'static str, started_at: Millis, total: u64, run: Run<'_>, mut all: Collector) -> Report {
+    let largest_first = |a: &Sum, b: &Sum| (b.bytes, b.keys).cmp(&(a.bytes, a.keys));
+    let mut kinds: Vec<_> = std::mem::take(&mut all.kinds).into_iter().collect();
+    kinds.sort_by(|a, b| largest_first(&a.1, &b.1));
+    let mut prefixes: Vec<_> = std::mem::take(&mut all.prefixes).into_iter().collect();
+    prefixes.sort_by(|a, b| largest_first(&a.1, &b.1).then_with(|| a.0.cmp(&b.0)));
+    prefixes.truncate(NAMED);
+    let mut slots: Vec<_> =
+        all.slots.take().unwrap_or_default().into_iter().zip(0..).map(|(sum, slot)| (slot, sum)).collect();
+    slots.retain(|(_, sum)| sum.keys > 0);
+    slots.sort_by(|a, b| largest_first(&a.1, &b.1));
+    slots.truncate(NAMED);
+    let scanned = all.all.keys;
+    Report {
+        route,
+        started_at,
+        finished_at: Millis(scan::now()),
+        scanned,
+        total,
+        confidence: if total == 0 { 1.0 } else { (scanned as f64 / total as f64).min(1.0) },
+        fork_pause_ms: run.forked_us.map(|us| us as f64 / 1_000.0),
+        bytes: all.all.bytes,
+        unknown: all.unknown,
+        other_prefixes: all.other_prefixes,
+        items: all.into_largest(),
+        kinds,
+        prefixes,
+        slots,
+        notes: run.notes,
+    }
+}
+
+impl Run<'_> {
+    async fn look(&mut self, server: &mut Server, empty: Collector) -> Result<(&'static str, Collector)> {
+        if self.big.route != Route::Scan {
+            match self.by_snapshot(server).await? {
+                Some(collector) => return Ok(("snapshot", collector)),
+                None if Instant::now() >= self.deadline => {
+                    let why = "the time was over before a snapshot was read; give more with --deadline";
+                    return Err(Error::new(ErrorKind::Unavailable, why));
+                }
+                None => {}
+            }
+        }
+        let walked = scan::walk(server, empty, self.big.pace, self.deadline, &self.big.progress).await?;
+        if !walked.is_whole {
+            self.note(server, "the time was over before every key was looked at; give more with --deadline");
+        }
+        if walked.missing.sizes {
+            self.note(server, "MEMORY USAGE is not permitted: sizes are not known");
+        }
+        if walked.missing.kinds {
+            self.note(server, "TYPE is not permitted: types are not known");
+        }
+        Ok(("scan", walked.collector))
+    }
+
+    fn note(&mut self, server: &Server, what: impl fmt::Display) {
+        self.notes.push(format!("{}: {what}", server.address));
+    }
+
+    /// Tries the replicas, then the server itself; `None`: SCAN it is.
+    async fn by_snapshot(&mut self, server: &mut Server) -> Result<Option<Collector>> {
+        if self.options.tls {
+            return self.no_snapshot(server, "a snapshot is not read over TLS");
+        }
+        for mut replica in server.replicas().await {
+            match self.read(&mut replica).await? {
+                Ok(collector) => {
+                    self.note(server, format_args!("its replica {} gave a snapshot", replica.address));
+                    return Ok(Some(collector));
+                }
+                Err(why) => self.note(&replica, format_args!("the replica gave no snapshot: {}", why.why())),
+            }
+        }
+        let (has_room, room) = headroom(&server.info);
+        self.note(server, &room);
+        if !has_room && self.big.route == Route::Auto {
+            return self.no_snapshot(server, "a fork could take more memory than there is");
+        }
+        match self.read(server).await? {
+            Ok(collector) => {
+                self.note(server, "it gave a snapshot");
+                Ok(Some(collector))
+            }
+            Err(NoSnapshot::Failed(e @ (rdb::RdbError::Corrupt { .. } | rdb::RdbError::Truncated { .. })))
+                if self.big.route == Route::Snapshot =>
+            {
+                Err(Error::new(
+                    ErrorKind::Unavailable,
+                    format!("{}: {e}; try again, or use --route scan", server.address),
+                ))
+            }
+            Err(why) => self.no_snapshot(server, &why.why()),
+        }
+    }
+
+    /// Says why there is no snapshot; an error where nothing else was asked for.
+    fn no_snapshot(&mut self, server: &Server, why: &str) -> Result<Option<Collector>> {
+        if self.big.route == Route::Snapshot {
+            let why = format!("{} gives no snapshot ({why}); use --route scan", server.address);
+            return Err(Error::new(ErrorKind::Unavailable, why));
+        }
+        self.note(server, format_args!("no snapshot, so SCAN: {why}"));
+        Ok(None)
+    }
+
+    async fn read(&mut self, server: &mut Server) -> Result<std::result::Result<Collector, NoSnapshot>> {
+        let stop = Stop(Arc::default());
+        let ask = Ask {
+            host: server.host.clone(),
+            login: self.options.login.clone(),
+            model: server.model().await,
+            pace: self.big.pace,
+            deadline: self.deadline,
+            stop: Arc::clone(&stop.0),
+            progress: Arc::clone(&self.big.progress),
+        };
+        let into = Collector::new(self.big.top, scan::now(), server.is_cluster);
+        let (before, _, bytes) = self.big.progress.seen();
+        let read = tokio::task::spawn_blocking(move || snapshot::read(&ask, into));
+        let read =
+            read.await.map_err(|e| Error::new(ErrorKind::Unavailable, "the snapshot's reader ended").because(e))?;
+        drop(stop);
+        match read {
+            Ok((_, collector)) => {
+                let info: String =
+                    redis::cmd("INFO").arg("stats").query_async(&mut server.connection).await.unwrap_or_default();
+                let us = Info::parse(&info).number("latest_fork_usec");
+                self.forked_us = self.forked_us.max(us);
+                Ok(Ok(collector))
+            }
+            Err(why) => {
+                self.big.progress.back_to(before, bytes);
+                Ok(Err(why))
+            }
+        }
+    }
+}
+
+/// Whether a fork has room for what is written while it lasts, and in words.
+fn headroom(info: &Info) -> (bool, String) {
+    let used = info.number("used_memory_rss").max(info.number("used_memory"));
+    let memory = info.number("total_system_memory").filter(|memory| *memory > 0);
+    match (used, memory) {
+        (Some(used), Some(memory)) => {
+            let has_room = used.saturating_add(used / HEADROOM) <= memory;
+            let last = info.number("latest_fork_usec").filter(|us| *us > 0);
+            let last = last.map_or(String::new(), |us| format!(", its last fork took {:.1} ms", us as f64 / 1_000.0));
+            (has_room, format!("it uses {} of the machine's {}{last}", bytes(used), bytes(memory)))
+        }
+        _ => (true, "how much memory the machine has is not known".to_owned()),
+    }
+}

@@ -39,7 +39,7 @@ pub(crate) use self::direct::{is_on_its_way, run_id};
 pub(crate) use self::link::{RedisResult, connect_for_waiting, listening_hosts, master};
 pub(crate) use self::listen::{Heard, Listener};
 pub use self::options::RedisOptions;
-pub(crate) use self::options::{Host, Mode, Role};
+pub(crate) use self::options::{Host, Login, Mode, Role};
 pub(crate) use self::owner::Owner;
 
 /// Most calls in one round trip.

@@ -1,0 +1,296 @@
+//! The SCAN route: looks at every key in small steps, with pauses between them.
+
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, Value};
+use tidegate_backend::Result;
+use tidegate_backend::clock::host_now;
+
+use super::collect::{BigKey, Collector, Seen};
+use super::rdb::Kind;
+use super::server::Server;
+use super::weight::Weight;
+use super::{Pace, Progress};
+
+/// Keys of the first step, and of the smallest and the largest.
+const FIRST: u64 = 20;
+const STEPS: (u64, u64) = (5, 400);
+/// What a step may take of the server's time.
+const BUDGET: Duration = Duration::from_micros(300);
+/// The pause after a step, in times of what it took: a duty of 25 % and 50 %.
+const PAUSE: [u32; 2] = [3, 1];
+/// Elements of a collection that `MEMORY USAGE` looks at.
+const SAMPLES: u32 = 5;
+/// Keys of which more is asked at once.
+const DETAILS: usize = 20;
+/// How often the way to the server is measured.
+const MEASURE: u32 = 256;
+
+/// What was not permitted.
+#[derive(Debug, Default)]
+pub(super) struct Missing {
+    pub(super) kinds: bool,
+    pub(super) sizes: bool,
+}
+
+/// How a walk went.
+pub(super) struct Walked {
+    pub(super) collector: Collector,
+    /// Whether it came to its end before the deadline.
+    pub(super) is_whole: bool,
+    pub(super) missing: Missing,
+}
+
+/// How large a step is, and how long the pause after it.
+struct Stride {
+    keys: u64,
+    pause: u32,
+    /// The way there and back, without any work.
+    way: Duration,
+}
+
+impl Stride {
+    fn new(pace: Pace) -> Self {
+        Self { keys: FIRST, pause: PAUSE[usize::from(pace == Pace::Fast)], way: Duration::MAX }
+    }
+
+    /// A step took `took`, the way included; the pause that is due.
+    fn after(&mut self, took: Duration) -> Duration {
+        let work = took.saturating_sub(self.way);
+        if work > BUDGET {
+            self.keys = (self.keys * 2 / 3).max(STEPS.0);
+        } else if work < BUDGET / 2 {
+            self.keys = (self.keys + self.keys / 4 + 1).min(STEPS.1);
+        }
+        // A step that others held up is not ours to pay for without end.
+        (work * self.pause).clamp(Duration::from_micros(100), Duration::from_millis(50))
+    }
+}
+
+fn command(words: &[&[u8]]) -> Cmd {
+    let mut command = Cmd::new();
+    for word in words {
+        command.arg(*word);
+    }
+    command
+}
+
+fn kind_of(name: &str) -> Kind {
+    [Kind::String, Kind::List, Kind::Set, Kind::SortedSet, Kind::Hash, Kind::Stream]
+        .into_iter()
+        .find(|kind| kind.name() == name)
+        .unwrap_or(Kind::Module)
+}
+
+/// Looks at every key of `server`, up to `deadline`.
+pub(super) async fn walk(
+    server: &mut Server,
+    collector: Collector,
+    pace: Pace,
+    deadline: Instant,
+    progress: &Progress,
+) -> Result<Walked> {
+    let databases: Vec<u32> = server.info.keyspaces().map(|db| db.db).collect();
+    let mut walked = Walked { collector, is_whole: true, missing: Missing::default() };
+    let mut stride = Stride::new(pace);
+    for database in databases {
+        if database > 0 || !server.is_cluster {
+            let select = command(&[b"SELECT", database.to_string().as_bytes()]);
+            one(server, &select).await?;
+        }
+        if !through(server, u64::from(database), &mut stride, &mut walked, deadline, progress).await? {
+            walked.is_whole = false;
+            break;
+        }
+    }
+    details(server, &mut walked.collector).await?;
+    Ok(walked)
+}
+
+async fn one(server: &mut Server, command: &Cmd) -> Result<Value> {
+    let answers = server.all(std::slice::from_ref(command)).await;
+    let answer = answers.and_then(|mut answers| answers.pop().unwrap_or(Ok(Value::Nil)));
+    answer.map_err(|e| server.unavailable(e))
+}
+
+/// Goes through a database; `false`: the time was over before its end.
+async fn through(
+    server: &mut Server,
+    database: u64,
+    stride: &mut Stride,
+    walked: &mut Walked,
+    deadline: Instant,
+    progress: &Progress,
+) -> Result<bool> {
+    let mut cursor = b"0".to_vec();
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut is_begun = false;
+    let mut steps = 0_u32;
+    loop {
+        if Instant::now() >= deadline {
+            return Ok(false);
+        }
+        if steps.is_multiple_of(MEASURE) {
+            let began = Instant::now();
+            one(server, &command(&[b"PING"])).await?;
+            stride.way = if steps == 0 { began.elapsed() } else { stride.way.min(began.elapsed()) };
+        }
+        steps = steps.wrapping_add(1);
+        // What is asked of the last step's keys, and the next step, in one round trip.
+        let mut commands = asked(&names, &walked.missing);
+        let is_last = is_begun && cursor == b"0";
+        if !is_last {
+            commands.push(command(&[b"SCAN", &cursor, b"COUNT", stride.keys.to_string().as_bytes()]));
+        }
+        let began = Instant::now();
+        let answers = match server.all(&commands).await {
+            Ok(answers) => answers,
+            Err(e) => return Err(server.unavailable(e)),
+        };
+        let took = began.elapsed();
+        let mut answers = answers.into_iter();
+        take(&names, database, &mut answers, walked, progress);
+        if is_last {
+            return Ok(true);
+        }
+        let next = answers.next().unwrap_or(Ok(Value::Nil)).map_err(|e| server.unavailable(e))?;
+        (cursor, names) = redis::from_redis_value(next).map_err(|e| server.unavailable(e.into()))?;
+        is_begun = true;
+        tokio::time::sleep(stride.after(took)).await;
+    }
+}
+
+fn asked(names: &[Vec<u8>], missing: &Missing) -> Vec<Cmd> {
+    let mut commands = Vec::with_capacity(names.len() * 2 + 1);
+    for name in names {
+        if !missing.kinds {
+            commands.push(command(&[b"TYPE", name]));
+        }
+        if !missing.sizes {
+            commands.push(command(&[b"MEMORY", b"USAGE", name, b"SAMPLES", SAMPLES.to_string().as_bytes()]));
+        }
+    }
+    commands
+}
+
+fn take(
+    names: &[Vec<u8>],
+    database: u64,
+    answers: &mut impl Iterator<Item = redis::RedisResult<Value>>,
+    walked: &mut Walked,
+    progress: &Progress,
+) {
+    let (has_kinds, has_sizes) = (!walked.missing.kinds, !walked.missing.sizes);
+    let (mut keys, mut bytes) = (0, 0);
+    for name in names {
+        let kind = if has_kinds { answers.next() } else { None };
+        let size = if has_sizes { answers.next() } else { None };
+        let is_forbidden = |answer: &redis::RedisResult<Value>| answer.as_ref().is_err_and(|e| e.code().is_some());
+        walked.missing.kinds |= kind.as_ref().is_some_and(is_forbidden);
+        walked.missing.sizes |= size.as_ref().is_some_and(is_forbidden);
+        if matches!(size, Some(Ok(Value::Nil))) {
+            // It ended meanwhile.
+            continue;
+        }
+        let kind = match kind {
+            Some(Ok(Value::SimpleString(kind))) => kind_of(&kind),
+            _ => Kind::Module,
+        };
+        let weight = match size {
+            Some(Ok(Value::Int(size))) => Some(Weight { bytes: u64::try_from(size).unwrap_or_default(), pieces: 1 }),
+            _ => None,
+        };
+        (keys, bytes) = (keys + 1, bytes + weight.map_or(0, |weight| weight.bytes));
+        let (name_length, encoding, elements, expires_at) = (name.len() as u64, None, None, None);
+        walked.collector.add(&Seen { database, name, name_length, kind, encoding, elements, weight, expires_at });
+    }
+    progress.add(keys, bytes);
+}
+
+/// Asks of the largest how they are stored, how many elements they have, and when they end.
+async fn details(server: &mut Server, collector: &mut Collector) -> Result<()> {
+    let mut largest: Vec<&mut BigKey> = collector.largest_mut().collect();
+    largest.sort_by_key(|key| key.database);
+    for keys in largest.chunk_by_mut(|a, b| a.database == b.database) {
+        if !server.is_cluster {
+            one(server, &command(&[b"SELECT", keys[0].database.to_string().as_bytes()])).await?;
+        }
+        for keys in keys.chunks_mut(DETAILS) {
+            let commands: Vec<Cmd> = keys
+                .iter()
+                .flat_map(|key| {
+                    let count: &[u8] = match key.kind {
+                        Kind::String => b"STRLEN",
+                        Kind::List => b"LLEN",
+                        Kind::Set => b"SCARD",
+                        Kind::SortedSet => b"ZCARD",
+                        Kind::Hash => b"HLEN",
+                        Kind::Stream => b"XLEN",
+                        Kind::Module => b"EXISTS",
+                    };
+                    [
+                        command(&[count, &key.name]),
+                        command(&[b"OBJECT", b"ENCODING", &key.name]),
+                        command(&[b"PTTL", &key.name]),
+                    ]
+                })
+                .collect();
+            let answers = server.all(&commands).await.map_err(|e| server.unavailable(e))?;
+            for (key, answers) in keys.iter_mut().zip(answers.chunks_exact(3)) {
+                let number = |at: usize| match &answers[at] {
+                    Ok(Value::Int(number)) => Some(*number),
+                    _ => None,
+                };
+                key.elements = number(0).and_then(|n| u64::try_from(n).ok()).filter(|_| key.kind != Kind::Module);
+                key.encoding = match &answers[1] {
+                    Ok(Value::BulkString(name)) => Some(String::from_utf8_lossy(name).into_owned()),
+                    _ => None,
+                };
+                key.ttl_ms = number(2).filter(|ttl| *ttl >= 0);
+                key.pieces = pieces(key);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// About how many pieces of memory a key consists of.
+fn pieces(key: &BigKey) -> u64 {
+    let (elements, bytes) = (key.elements.unwrap_or(0), key.bytes.unwrap_or(0));
+    2 + match (key.encoding.as_deref(), key.kind) {
+        (Some("skiplist"), _) | (Some("hashtable"), Kind::Hash) => elements.saturating_mul(3),
+        (Some("hashtable"), _) => elements.saturating_mul(2),
+        (Some("quicklist"), _) => bytes / 4_096,
+        (Some("stream"), _) => bytes / 2_048,
+        _ => 0,
+    }
+}
+
+/// Now, milliseconds since 1970.
+pub(super) fn now() -> i64 {
+    host_now().0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_keep_to_their_budget() {
+        let mut stride = Stride { keys: FIRST, pause: 3, way: Duration::from_micros(100) };
+        assert_eq!(stride.after(Duration::from_micros(200)), Duration::from_micros(300));
+        assert_eq!(stride.keys, 26);
+        assert_eq!(stride.after(Duration::from_micros(300)), Duration::from_micros(600));
+        assert_eq!(stride.keys, 26);
+        assert_eq!(stride.after(Duration::from_micros(1_100)), Duration::from_millis(3));
+        assert_eq!(stride.keys, 17);
+        for _ in 0..50 {
+            stride.after(Duration::from_secs(1));
+        }
+        assert_eq!((stride.keys, stride.after(Duration::from_secs(1))), (STEPS.0, Duration::from_millis(50)));
+        for _ in 0..50 {
+            stride.after(Duration::from_micros(100));
+        }
+        assert_eq!(stride.keys, STEPS.1);
+    }
+}

@@ -1,0 +1,179 @@
+//! Which servers hold keys, and what each says of itself.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, Value};
+use tidegate_backend::{Error, ErrorKind, Result};
+use tidegate_core::watch::{Info, Kind};
+
+use super::weight::{Allocator, Layout, Model};
+use crate::connect::{Host, Mode, RedisOptions, RedisResult, connect_for_waiting, master};
+
+/// How long a server has for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A server that holds keys, and a connection to it.
+pub(super) struct Server {
+    pub(super) host: Host,
+    pub(super) address: String,
+    pub(super) info: Info,
+    pub(super) connection: MultiplexedConnection,
+    pub(super) is_cluster: bool,
+    options: RedisOptions,
+}
+
+pub(super) fn address(host: &Host) -> String {
+    if host.name.contains(':') {
+        format!("[{}]:{}", host.name, host.port)
+    } else {
+        format!("{}:{}", host.name, host.port)
+    }
+}
+
+fn failed(host: &Host, e: redis::RedisError) -> Error {
+    let kind = match e.code() {
+        Some("NOAUTH" | "WRONGPASS" | "NOPERM") => ErrorKind::Configuration,
+        _ if e.kind() == redis::ErrorKind::AuthenticationFailed => ErrorKind::Configuration,
+        _ => ErrorKind::Unavailable,
+    };
+    Error::new(kind, format!("{} does not answer; check the URL, its user and password", address(host))).because(e)
+}
+
+/// The servers that hold keys: one alone, the master under Sentinel, every master of a Cluster.
+pub(super) async fn of(options: &RedisOptions) -> Result<Vec<Server>> {
+    let hosts = match &options.mode {
+        Mode::Standalone(host) => vec![host.clone()],
+        Mode::Sentinel { .. } => {
+            let why = "no sentinel names the master; check the URL";
+            vec![master(options).await.map_err(|e| Error::new(ErrorKind::Unavailable, why).because(e))?]
+        }
+        Mode::Cluster(hosts) => masters(options, hosts).await?,
+    };
+    let mut servers = Vec::with_capacity(hosts.len());
+    for host in hosts {
+        servers.push(Server::connect(options, host).await?);
+    }
+    Ok(servers)
+}
+
+async fn masters(options: &RedisOptions, hosts: &[Host]) -> Result<Vec<Host>> {
+    let mut why = None;
+    for host in hosts {
+        let asked = async {
+            let mut connection = connect_for_waiting(options, host, PATIENCE).await?;
+            redis::cmd("CLUSTER").arg("NODES").query_async::<String>(&mut connection).await
+        };
+        match asked.await {
+            Ok(text) => {
+                let masters = masters_of(&text, host);
+                if !masters.is_empty() {
+                    return Ok(masters);
+                }
+            }
+            Err(e) => why = Some(failed(host, e)),
+        }
+    }
+    Err(why.unwrap_or_else(|| Error::new(ErrorKind::Unavailable, "no server of the Cluster holds slots")))
+}
+
+/// The masters that have slots, by `CLUSTER NODES` of `asked`, which may not know its own name.
+fn masters_of(text: &str, asked: &Host) -> Vec<Host> {
+    let node = |line: &str| {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let [_, at, flags, _, _, _, _, _, _, ..] = fields[..] else { return None };
+        if !flags.split(',').any(|flag| flag == "master") || flags.contains("noaddr") {
+            return None;
+        }
+        let (ip, port) = at.split(['@', ',']).next()?.rsplit_once(':')?;
+        let name = if ip.is_empty() { &asked.name } else { ip };
+        Some(Host { name: name.trim_matches(['[', ']']).to_owned(), port: port.parse().ok().filter(|port| *port > 0)? })
+    };
+    text.lines().filter_map(node).collect()
+}
+
+impl Server {
+    async fn connect(options: &RedisOptions, host: Host) -> Result<Self> {
+        let asked = async {
+            let mut connection = connect_for_waiting(options, &host, PATIENCE).await?;
+            let info: String = redis::cmd("INFO").query_async(&mut connection).await?;
+            Ok::<_, redis::RedisError>((connection, Info::parse(&info)))
+        };
+        let (connection, info) = asked.await.map_err(|e| failed(&host, e))?;
+        let is_cluster = matches!(options.mode, Mode::Cluster(_)) || info.number("cluster_enabled") == Some(1);
+        let address = address(&host);
+        Ok(Self { host, address, info, connection, is_cluster, options: options.clone() })
+    }
+
+    /// Runs commands in one round trip; each has an answer of its own.
+    pub(super) async fn all(&mut self, commands: &[Cmd]) -> RedisResult<Vec<RedisResult<Value>>> {
+        let mut pipeline = Pipeline::with_capacity(commands.len());
+        for command in commands {
+            pipeline.add_command(command.clone());
+        }
+        let values =
+            redis::aio::ConnectionLike::req_packed_commands(&mut self.connection, &pipeline, 0, commands.len()).await?;
+        Ok(values.into_iter().map(Value::extract_error).collect())
+    }
+
+    pub(super) fn unavailable(&self, e: redis::RedisError) -> Error {
+        Error::new(ErrorKind::Unavailable, format!("{} stopped answering", self.address)).because(e)
+    }
+
+    /// Keys it has, of every database.
+    pub(super) fn keys(&self) -> u64 {
+        self.info.keyspaces().map(|db| db.keys).fold(0, u64::saturating_add)
+    }
+
+    /// Replicas that are in step and can be reached.
+    pub(super) async fn replicas(&self) -> Vec<Server> {
+        let mut replicas = Vec::new();
+        for replica in self.info.replicas().filter(|replica| replica.state == "online").take(8) {
+            let Some((name, port)) = replica.address.rsplit_once(':') else { continue };
+            let Ok(port) = port.parse() else { continue };
+            if let Ok(server) = Server::connect(&self.options, Host { name: name.to_owned(), port }).await
+                && server.info.text("master_link_status") == Some("up")
+            {
+                replicas.push(server);
+            }
+        }
+        replicas
+    }
+
+    /// What its keys weigh by. How its allocator was built it may not tell; then it is taken to be as Redis builds it.
+    pub(super) async fn model(&mut self) -> Model {
+        let server = self.info.server();
+        let number = server.number.unwrap_or_default();
+        let layout = match server.kind {
+            Kind::Valkey if number >= (9, 0) => Layout::Buckets9,
+            Kind::Valkey if number >= (8, 1) => Layout::Buckets,
+            _ => Layout::Dict,
+        };
+        let is_libc = self.info.text("mem_allocator").is_some_and(|name| name.starts_with("libc"));
+        let allocator = if is_libc { Allocator::Libc } else { Allocator::Jemalloc { quantum: self.quantum().await } };
+        Model::new(layout, allocator, self.is_cluster && number < (7, 4)).small_lists(number >= (7, 2))
+    }
+
+    async fn quantum(&mut self) -> u64 {
+        let mut ask = redis::cmd("MEMORY");
+        ask.arg("MALLOC-STATS");
+        let text: String = ask.query_async(&mut self.connection).await.unwrap_or_default();
+        let told = text.lines().find_map(|line| line.trim().strip_prefix("Quantum size:")?.trim().parse().ok());
+        told.unwrap_or(8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_masters_with_slots() {
+        let text = "a 10.0.0.1:7000@17000,host master - 0 0 1 connected 0-5460\n\
+                    b :7001@17001 myself,master - 0 0 2 connected 5461-9000 9002\n\
+                    c 10.0.0.3:7002@17002 slave a 0 0 3 connected\n\
+                    d 10.0.0.4:7003@17003 master - 0 0 4 connected\nodd\n";
+        let host = |name: &str, port| Host { name: name.to_owned(), port };
+        assert_eq!(masters_of(text, &host("asked", 1)), [host("10.0.0.1", 7_000), host("asked", 7_001)]);
+    }
+}
