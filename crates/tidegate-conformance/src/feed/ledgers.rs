@@ -261,11 +261,21 @@ pub async fn a_post_is_published_once(open: Open<'_>) {
     twin.commit(vec![edit("p1", None, Some(Visibility::Hidden)), repost("dee", "r4", "p1"), repost("dee", "r5", "no")])
         .await;
     twin.compare().await;
-    // Deleted and published anew in one batch, by another; the reposts that are there are the new post's.
-    twin.commit(vec![Command::Delete(post("p1")), publish("eve", "p1", None), Command::Delete(post("r3"))]).await;
+    // Whoever takes a name does not take the reposts of the post that had it: not before they are gone.
+    let taken = |commit: &FeedCommit| matches!(commit.outcomes[1], Outcome::Published(Published::New(_)));
+    let early = twin.commit(vec![Command::Delete(post("p1")), publish("eve", "p1", None), Command::Delete(post("r3"))]);
+    assert!(!taken(&early.await));
     twin.compare().await;
-    twin.commit(vec![Command::Delete(post("p1")), Command::Delete(post("p1")), Command::Delete(post("r1"))]).await;
-    twin.commit(vec![publish("ann", "p1", None), repost("bob", "r1", "p1")]).await;
+    let deleted = ["r1", "r2", "r4", "r5"].map(|id| Command::Delete(post(id)));
+    let again = [Command::Delete(post("p1")), publish("eve", "p1", None), repost("bob", "r1", "p1")];
+    assert!(!taken(&twin.commit(again.to_vec()).await));
+    twin.commit(deleted.to_vec()).await;
+    assert!(taken(&twin.commit(again.to_vec()).await));
+    twin.compare().await;
+    // All of it in one batch.
+    let all = [Command::Delete(post("p1")), Command::Delete(post("r1")), publish("ann", "p1", None)];
+    twin.commit(all.to_vec()).await;
+    twin.commit(vec![repost("bob", "r1", "p1")]).await;
     twin.compare().await;
     twin.ledger.close().await.expect("it closes");
     let closed = twin.feed.posts(&[post("p1")]).await.expect_err("it is closed");

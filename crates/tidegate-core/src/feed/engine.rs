@@ -80,7 +80,7 @@ pub struct Wants {
     pub posts: BTreeSet<PostId>,
     /// Reposts by root and author; each is to be loaded among [`Rows::posts`], too.
     pub reposts: BTreeSet<(PostId, UserId)>,
-    /// Names of posts to publish: whether there are reposts, by anybody, of one that had the name before.
+    /// Names of posts to publish: how many reposts there are, by anybody, of one that had the name before.
     pub roots: BTreeSet<PostId>,
     /// Users' rows; one that is not there is as good as [`UserRow::default`], and its name must be locked.
     pub users: BTreeSet<UserId>,
@@ -99,8 +99,8 @@ pub struct Rows {
     pub posts: Map<PostId, StoredPost>,
     /// The repost of a root by an author.
     pub reposts: Map<(PostId, UserId), PostId>,
-    /// Names that have reposts.
-    pub roots: BTreeSet<PostId>,
+    /// How many reposts a name has, if any.
+    pub roots: Map<PostId, usize>,
     /// Users.
     pub users: Map<UserId, UserRow>,
     /// Who follows whom since when.
@@ -147,10 +147,10 @@ impl Wants {
                 Command::Publish(new) => {
                     wants.posts.insert(new.id.clone());
                     wants.users.insert(new.author.clone());
-                    match &new.content {
-                        Content::Body(_) => wants.roots.insert(new.id.clone()),
-                        Content::Repost(of) => wants.posts.insert(of.clone()),
-                    };
+                    wants.roots.insert(new.id.clone());
+                    if let Content::Repost(of) = &new.content {
+                        wants.posts.insert(of.clone());
+                    }
                 }
                 Command::Edit(id, _) | Command::Delete(id) => {
                     wants.posts.insert(id.clone());
@@ -263,6 +263,10 @@ impl Batch {
         if let Some(there) = self.rows.posts.get(&new.id) {
             return if there.post.digest == digest { Published::Same(there.post.clone()) } else { Published::Mismatch };
         }
+        // Who showed the one that had this name did not show this one.
+        if self.rows.roots.get(&new.id).is_some_and(|reposts| *reposts > 0) {
+            return Published::Mismatch;
+        }
         let content = match &new.content {
             Content::Body(_) => new.content.clone(),
             Content::Repost(of) => match self.root_of(of) {
@@ -291,17 +295,13 @@ impl Batch {
                     return first.map_or(Published::UnknownRoot, Published::Same);
                 }
                 self.rows.reposts.insert(by, post.id.clone());
-                self.rows.roots.insert(root.clone());
+                *self.rows.roots.entry(root.clone()).or_default() += 1;
                 self.set_repost(root, &post);
                 Some(root.clone())
             }
         };
-        let root_is_shown = root.is_none() && self.rows.roots.contains(&post.id);
         let entry = Entry { place: place_of(&post), root };
         self.write_post(StoredPost { post: post.clone(), row: 0, reposts: 0 });
-        if root_is_shown {
-            self.revive(&post.id);
-        }
         self.tell_posts(&post.author, |added, _, _| added.push(entry));
         Published::New(post)
     }
@@ -349,6 +349,9 @@ impl Batch {
         });
         if let Content::Repost(root) = &post.content {
             self.rows.reposts.remove(&(root.clone(), post.author.clone()));
+            if let Some(reposts) = self.rows.roots.get_mut(root) {
+                *reposts = reposts.saturating_sub(1);
+            }
             if let Some(version) = self.raise_root(root) {
                 self.tell_reposts(root, version, |_, unset| unset.push(post.author.clone()));
             }
@@ -467,17 +470,6 @@ impl Batch {
             self.rows.posts.insert(root.clone(), stored);
         }
         Some((before, version))
-    }
-
-    /// A post has the name of one that was deleted, and the reposts of that are its reposts now.
-    fn revive(&mut self, root: &PostId) {
-        let Some(mut stored) = self.rows.posts.get(root).cloned() else { return };
-        let told = self.told.get(&Subject::Root(root.clone())).map_or(0, |change| change.version + 1);
-        stored.reposts = self.first.max(told);
-        let floor = Change { prev: 0, version: stored.reposts, what: What::Floor(Subject::Root(root.clone())) };
-        self.told.insert(floor.subject(), floor);
-        self.out.writes.posts.insert(root.clone(), Some(stored.clone()));
-        self.rows.posts.insert(root.clone(), stored);
     }
 
     fn set_repost(&mut self, root: &PostId, post: &Post) {

@@ -27,7 +27,9 @@ pub mod walk;
 pub use change::{AuthorSet, Change, Entry, Fill, Head, Repost, Subject, Ties, Version, What, first_version};
 pub use copy::{MAX_REPOSTS, MAX_SET, MAX_WHOLE_REPOSTS, Reposts, SetPart};
 pub use engine::{Command, Decision, Outcome, Rows, StoredPost, UserRow, Wants, Writes, decide};
-pub use page::{Ask, Cursor, CursorExpired, End, Item, MAX_PAGE_ITEMS, MAX_SHOWN_REASONS, Page, Reason, item_of};
+pub use page::{
+    Ask, Cursor, CursorExpired, End, Item, MAX_PAGE_ITEMS, MAX_SHOWN_REASONS, Page, Reason, item_of, reasons_within,
+};
 pub use place::{Edge, Order, Place, Range, WINDOW_MS};
 pub use post::{
     Body, BodyError, Content, MAX_BODY_BYTES, NewPost, Post, PostEdit, PostId, UserId, Visibility, digest, is_visible,

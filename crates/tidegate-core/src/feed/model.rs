@@ -15,7 +15,8 @@ pub enum Published {
     New(Post),
     /// It, or this author's repost of the same root, was there already.
     Same(Post),
-    /// Another post has this name.
+    /// Another post has this name, or had it and is still shown again by somebody: whoever takes its name does not take its
+    /// reposts.
     Mismatch,
     /// There is no such post to repost, or not everybody sees it.
     UnknownRoot,
@@ -75,6 +76,9 @@ impl Community {
         let digest = digest(new);
         if let Some(there) = self.posts.get(&new.id) {
             return if there.digest == digest { Published::Same(there.clone()) } else { Published::Mismatch };
+        }
+        if self.reposts.get(&new.id).is_some_and(|by| !by.is_empty()) {
+            return Published::Mismatch;
         }
         let content = match &new.content {
             Content::Body(_) => new.content.clone(),

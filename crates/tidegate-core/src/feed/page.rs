@@ -165,18 +165,21 @@ impl Ask {
     }
 }
 
-/// The item that an entry at `place` stands for, if it is the one: `root` as the viewer sees it (`None`: gone, or not to be
-/// seen), and every reason for it that the viewer sees, in any order. An entry whose root has a newer reason within `range`
-/// stands for nothing: that one does.
+/// Those of `reasons` that lie in a range, the newest first.
 #[must_use]
-pub fn item_of(place: &Place, root: Option<Post>, mut reasons: Vec<Reason>, range: &Range) -> Option<Item> {
-    let root = root?;
+pub fn reasons_within(mut reasons: Vec<Reason>, range: &Range) -> Vec<Reason> {
     reasons.retain(|reason| range.has(&reason.place()));
     reasons.sort_by_cached_key(|reason| std::cmp::Reverse(reason.place()));
+    reasons
+}
+
+/// The item that an entry at `place` stands for, if it is the one: `root` as the viewer sees it, and every reason for it that
+/// he sees, as [`reasons_within`] gives them. An entry whose root has a newer reason stands for nothing: that one does.
+#[must_use]
+pub fn item_of(place: &Place, root: &Post, reasons: &[Reason]) -> Option<Item> {
     if reasons.first()?.place() != *place {
         return None;
     }
-    let reason_count = reasons.len();
-    reasons.truncate(MAX_SHOWN_REASONS);
-    Some(Item { root, reasons, reason_count })
+    let shown = reasons[..reasons.len().min(MAX_SHOWN_REASONS)].to_vec();
+    Some(Item { root: root.clone(), reasons: shown, reason_count: reasons.len() })
 }

@@ -58,9 +58,10 @@ impl Table {
                 rows.posts.insert(stored.post.id.clone(), stored.clone());
             }
         }
-        let is_shown =
-            |root: &&PostId| self.posts.values().any(|stored| stored.post.content == Content::Repost((*root).clone()));
-        rows.roots.extend(wants.roots.iter().filter(is_shown).cloned());
+        for root in &wants.roots {
+            let shows = |stored: &&StoredPost| stored.post.content == Content::Repost(root.clone());
+            rows.roots.insert(root.clone(), self.posts.values().filter(shows).count());
+        }
         let posts = wants.posts.iter().filter_map(|id| Some((id.clone(), self.posts.get(id)?.clone())));
         rows.posts.extend(posts);
         rows.users.extend(wants.users.iter().filter_map(|user| Some((user.clone(), *self.users.get(user)?))));

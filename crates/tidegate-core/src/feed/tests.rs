@@ -229,7 +229,8 @@ fn walked(all: &Community, now: Millis, ask: &Ask, raise: i64) -> (Result<Page, 
                 let root = all.get(&place.post).expect("it is in a set").root().clone();
                 let root = all.seen(&ask.viewer, &root).cloned();
                 let reasons = root.as_ref().map_or_else(Vec::new, |root| all.reasons(&ask.viewer, &set, root));
-                match item_of(&place, root, reasons, &range) {
+                let reasons = reasons_within(reasons, &range);
+                match root.and_then(|root| item_of(&place, &root, &reasons)) {
                     None => walk.miss(),
                     Some(_) if items.len() == ask.limit => break true,
                     Some(item) => items.push(item),

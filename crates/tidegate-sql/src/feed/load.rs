@@ -186,14 +186,15 @@ impl Loading {
         Ok(())
     }
 
-    /// Which names have reposts.
+    /// How many reposts names have.
     async fn roots(&mut self, session: &mut Session, wants: &Wants) -> Result<()> {
         let roots: Vec<&[u8]> = wants.roots.iter().map(|root| root.as_str().as_bytes()).collect();
         let index = session.dialect().pick("FORCE INDEX (feed_posts_root)", "");
-        let sql = format!("SELECT root FROM feed_posts {index} WHERE root IN ? GROUP BY root");
+        let sql = format!("SELECT root, COUNT(*) FROM feed_posts {index} WHERE root IN ? GROUP BY root");
         for some in roots.chunks(SET) {
             for row in session.rows(&sql, &[Value::Blobs(some)]).await? {
-                self.loaded.rows.roots.insert(id(&row, 0)?);
+                let reposts = usize::try_from(row.int(1)?).unwrap_or(usize::MAX);
+                self.loaded.rows.roots.insert(id(&row, 0)?, reposts);
             }
         }
         Ok(())

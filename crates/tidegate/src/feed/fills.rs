@@ -8,6 +8,7 @@ use tidegate_backend::feed::{MAX_FEED_READS, MAX_REPOSTS_READ, Reads};
 use tidegate_core::feed::{
     AuthorSet, Fill, Head, MAX_REPOSTS, MAX_WHOLE_REPOSTS, PostId, Repost, Subject, Ties, UserId, Version, WINDOW_MS,
 };
+use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
 use super::inner::{Counts, Inner};
@@ -17,10 +18,19 @@ use super::walker::Stop;
 /// Between two looks whether somebody else has filled what is missing, doubling to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(40);
-/// Who holds a lease has it for two seconds; who waits longer reads for himself.
-const PATIENCE: Duration = Duration::from_millis(2_300);
+/// A lease is its holder's for two seconds, then somebody else's. Who waits for so long while nothing at all is filled reads for
+/// himself.
+const PATIENCE: Duration = Duration::from_secs(7);
 /// Times that the pages of one root's reposts are read anew because they have changed meanwhile.
 const MAX_TRIES: usize = 3;
+
+/// What came of a part of the sets that are missing.
+struct Part {
+    /// Those that were read from the ledger.
+    found: Vec<(usize, AuthorSet)>,
+    /// Those that somebody else reads.
+    others: Vec<usize>,
+}
 
 impl Inner {
     /// Sets of authors from the ledger, in order. `None`: somebody else has filled the store meanwhile, with a version of
@@ -33,24 +43,18 @@ impl Inner {
     ) -> std::result::Result<Vec<Option<AuthorSet>>, Stop> {
         let mut sets: Vec<Option<AuthorSet>> = vec![None; names.len()];
         let mut waiting: Vec<usize> = (0..names.len()).collect();
-        let give_up = Instant::now() + PATIENCE;
+        let mut give_up = Instant::now() + PATIENCE;
         let mut pause = PAUSE;
         loop {
-            let subjects: Vec<Subject> = waiting.iter().map(|at| Subject::Author(names[*at].clone())).collect();
-            let granted =
-                if Instant::now() < give_up { self.lease(&subjects).await } else { vec![true; subjects.len()] };
-            let mine: Vec<usize> = waiting.iter().zip(&granted).filter(|(_, mine)| **mine).map(|(at, _)| *at).collect();
-            waiting = waiting.iter().zip(&granted).filter(|(_, mine)| !**mine).map(|(at, _)| *at).collect();
-            // Whoever had the lease before may have filled it since it was missed.
-            let mine = self.still_missing(mine, names, least).await?;
-            let parts = mine.chunks(MAX_FEED_READS).map(|part| {
-                let wanted: Vec<UserId> = part.iter().map(|at| names[*at].clone()).collect();
-                async move { self.fill_authors(wanted).await }
-            });
-            let found = try_join_all(parts).await?;
-            cost.ledger_reads += mine.len().div_ceil(MAX_FEED_READS) as u64;
-            for (at, set) in mine.into_iter().zip(found.into_iter().flatten()) {
-                sets[at] = Some(set);
+            let before = waiting.len();
+            let is_over = Instant::now() >= give_up;
+            let parts = waiting.chunks(MAX_FEED_READS).map(|part| self.fetch_part(part, names, least, is_over));
+            let fetched = try_join_all(parts).await?;
+            waiting.clear();
+            for part in fetched {
+                cost.ledger_reads += u64::from(!part.found.is_empty());
+                part.found.into_iter().for_each(|(at, set)| sets[at] = Some(set));
+                waiting.extend(part.others);
             }
             if waiting.is_empty() {
                 return Ok(sets);
@@ -61,7 +65,37 @@ impl Inner {
             if waiting.is_empty() {
                 return Ok(sets);
             }
+            if waiting.len() < before {
+                give_up = Instant::now() + PATIENCE;
+            }
         }
+    }
+
+    /// Reads and fills those of a part that are this process' to fill. Leases are taken once it is its turn at the ledger: they
+    /// are short, and a lease of what waits for its turn would end before it is read, and let others read it as well.
+    async fn fetch_part(
+        &self,
+        part: &[usize],
+        names: &[UserId],
+        least: &[Version],
+        is_over: bool,
+    ) -> std::result::Result<Part, Stop> {
+        let turn = self.turn().await?;
+        let subjects: Vec<Subject> = part.iter().map(|at| Subject::Author(names[*at].clone())).collect();
+        let granted = if is_over { vec![true; subjects.len()] } else { self.lease(&subjects).await };
+        let of = |is_mine: bool| {
+            let is_of = move |(_, mine): &(&usize, &bool)| **mine == is_mine;
+            part.iter().zip(&granted).filter(is_of).map(|(at, _)| *at).collect::<Vec<usize>>()
+        };
+        let (mine, others) = (of(true), of(false));
+        // Whoever had the lease before may have filled it since it was missed.
+        let mine = self.still_missing(mine, names, least).await?;
+        if mine.is_empty() {
+            return Ok(Part { found: Vec::new(), others });
+        }
+        let wanted: Vec<UserId> = mine.iter().map(|at| names[*at].clone()).collect();
+        let sets = self.fill_authors(wanted, turn).await?;
+        Ok(Part { found: mine.into_iter().zip(sets).collect(), others })
     }
 
     /// Those that the store does not have in a version of `least` or newer.
@@ -82,12 +116,10 @@ impl Inner {
     }
 
     /// Reads sets and fills them in.
-    async fn fill_authors(&self, names: Vec<UserId>) -> Result<Vec<AuthorSet>> {
+    async fn fill_authors(&self, names: Vec<UserId>, turn: SemaphorePermit<'_>) -> Result<Vec<AuthorSet>> {
         let from = self.clock.now().plus(-(WINDOW_MS + tidegate_core::feed::copy::KEEP_MS));
-        let sets = {
-            let _turn = self.turn().await?;
-            self.ledger.authors(&names, from).await?
-        };
+        let sets = self.ledger.authors(&names, from).await?;
+        drop(turn);
         Counts::add(&self.counts.authors_from_ledger, names.len());
         let fills = names.into_iter().zip(&sets).map(|(name, set)| Fill::Author(name, set.clone())).collect();
         self.fill(fills).await;

@@ -7,7 +7,7 @@ use tidegate_core::Map;
 use tidegate_core::Millis;
 use tidegate_core::feed::{
     Ask, Edge, End, Entry, Item, Order, Place, Post, PostId, Range, Reason, Repost, Step, StoredPost, UserId, Walk,
-    Want, is_visible, item_of,
+    Want, is_visible, item_of, reasons_within,
 };
 
 use super::options::FeedError;
@@ -48,8 +48,15 @@ pub(super) struct Looked {
     pub(super) root: Option<Post>,
     /// Who wrote it, if it is there.
     pub(super) author: Option<UserId>,
-    /// Every reason for it that he sees.
+    /// Every reason for it that he sees; the newest first, once they are those of a range.
     pub(super) reasons: Vec<Reason>,
+}
+
+impl Looked {
+    /// The same with the reasons of a range alone, in their order.
+    fn within(self, range: &Range) -> Self {
+        Self { reasons: reasons_within(self.reasons, range), ..self }
+    }
 }
 
 /// Where sets and posts come from.
@@ -103,40 +110,28 @@ impl Made {
     }
 
     /// The item that an entry stands for, if it is one.
-    fn judge(
-        &mut self,
-        entry: &Entry,
-        order: Order,
-        range: &Range,
-        begin: &Edge,
-        lenient: bool,
-    ) -> Result<Option<Item>, Stop> {
+    fn judge(&mut self, entry: &Entry, order: Order, begin: &Edge, lenient: bool) -> Result<Option<Item>, Stop> {
         let place = &entry.place;
         let Some(looked) = self.looked.get(entry.root.as_ref().unwrap_or(&place.post)) else { return Ok(None) };
-        if looked.root.is_none() {
-            return Ok(None);
-        }
-        let mut reasons: Vec<Reason> = Vec::with_capacity(looked.reasons.len());
+        let Some(root) = &looked.root else { return Ok(None) };
+        // A root may have thousands of reasons, and an entry for each: most of them see at the first that they stand for nothing.
+        let mut newest = 0;
         for reason in &looked.reasons {
             let at = reason.place();
-            if !range.has(&at) {
-                continue;
-            }
             // The walk would have met it, had it been there from the beginning.
             let passed = order == Order::Newest && at > *place && begin.is_above(&at);
-            if passed && !self.met.contains(&at.post) {
-                if lenient {
-                    continue;
-                }
+            if !passed || self.met.contains(&at.post) {
+                break;
+            }
+            if !lenient {
                 return Err(Stop::Again);
             }
-            reasons.push(reason.clone());
+            newest += 1;
         }
-        let oldest = reasons.iter().map(|reason| reason.at).min();
-        let item = item_of(place, looked.root.clone(), reasons, range);
-        if let Some(oldest) = oldest {
-            self.older(oldest);
-        }
+        let reasons = &looked.reasons[newest..];
+        let Some(oldest) = reasons.last().map(|reason| reason.at) else { return Ok(None) };
+        let item = item_of(place, root, reasons);
+        self.older(oldest);
         Ok(item)
     }
 }
@@ -177,10 +172,11 @@ pub(super) async fn run<S: Source>(
             }
         }
         let looked = source.look(&roots).await?;
+        let looked = looked.into_iter().map(|looked| looked.within(range));
         made.looked.extend(roots.into_iter().zip(looked));
         for entry in pending.drain(..) {
             made.met(&entry.place);
-            match made.judge(&entry, ask.direction(), range, begin, source.is_lenient())? {
+            match made.judge(&entry, ask.direction(), begin, source.is_lenient())? {
                 None => walk.miss(),
                 Some(_) if made.items.len() == ask.limit => {
                     made.more = true;

@@ -85,11 +85,10 @@ fn load(conn: &Connection, loaded: &mut Loaded, wants: &Wants) -> Result<()> {
             loaded.repost(stored, made);
         }
     }
-    let mut select = conn.prepare_cached("SELECT 1 FROM feed_posts WHERE root = ?1")?;
+    let mut select = conn.prepare_cached("SELECT COUNT(*) FROM feed_posts WHERE root = ?1")?;
     for root in &wants.roots {
-        if select.exists([root.as_str().as_bytes()])? {
-            loaded.rows.roots.insert(root.clone());
-        }
+        let reposts = select.query_row([root.as_str().as_bytes()], |r| r.get::<_, i64>(0))?;
+        loaded.rows.roots.insert(root.clone(), usize::try_from(reposts).unwrap_or(usize::MAX));
     }
     let mut select = conn.prepare_cached("SELECT posts, ties, followees, leaving FROM feed_users WHERE name = ?1")?;
     for name in &wants.users {

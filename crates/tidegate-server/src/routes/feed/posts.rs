@@ -71,7 +71,7 @@ fn published(outcome: Published, new: &NewPost) -> Result<(u16, Post), Problem> 
         Published::Same(post) => Ok((200, post)),
         Published::Mismatch => {
             let detail = format!(
-                "The post {:?} exists with another content; publish this one under an id of its own, or change that one with PUT.",
+                "The post {:?} exists with another content, or existed and is still shown again by somebody; publish this one under an id of its own, or change that one with PUT.",
                 new.id.as_str()
             );
             Err(Problem::new(&c::IDEMPOTENCY_MISMATCH, detail))
