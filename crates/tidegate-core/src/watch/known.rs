@@ -17,6 +17,8 @@ const SLACK_MS: i64 = 2_500;
 const LOST: f64 = 0.5;
 /// Where it cannot be seen that everything was deleted by command, as good as all keys must be gone.
 const ALL: f64 = 0.99;
+/// A flush is counted so long after it at the latest.
+const SUSPECT_MS: i64 = 15_000;
 /// Growth of wasted memory is seen over so long.
 const WASTE_MS: i64 = 10 * 60_000;
 
@@ -42,6 +44,8 @@ pub struct Known {
     pub(super) restart: Option<Restart>,
     pub(super) policy_change: Option<PolicyChange>,
     pub(super) loss: Option<Loss>,
+    /// Keys that went at once, and it was not seen how; whether it was a flush is known soon.
+    suspect: Option<Loss>,
 }
 
 /// Another run of a server answers.
@@ -179,7 +183,8 @@ impl Known {
         if self.is_loading || info.is_on("async_loading") == Some(true) {
             return;
         }
-        let flushed = grown(facts.flushes, self.flushes).is_some_and(|count| count > 0);
+        // The counter begins anew with CONFIG RESETSTAT.
+        let flushed = facts.flushes.zip(self.flushes).is_some_and(|(now, before)| now != before && now > 0);
         // Where it is not known how many there were before, one that was may have been now.
         let not_flushed = facts.flushes.is_some_and(|count| count == 0 || self.flushes.is_some());
         if facts.flushes.is_some() {
@@ -193,6 +198,11 @@ impl Known {
             return;
         };
         self.keys = Some(now);
+        if let Some(suspect) = self.suspect.take_if(|suspect| flushed || facts.at.since(suspect.at) > SUSPECT_MS)
+            && flushed
+        {
+            self.loss = Some(Loss { at: facts.at, ..suspect });
+        }
         if is_replica || changed_part && !is_other {
             return;
         }
@@ -206,17 +216,22 @@ impl Known {
             if known_run { since(|f| f.expired) + since(|f| f.evicted) + while_loading.unwrap_or_default() } else { 0 };
         let restarted = is_other || was_loading;
         let is_another = self.restart.as_ref().is_some_and(|restart| restart.is_another);
-        let how = match (flushed, restarted, not_flushed) {
-            (true, _, _) => How::Flushed,
-            (_, true, _) if is_another => How::Replaced,
-            (_, true, _) => How::Restarted,
-            (false, false, false) => How::Unseen,
-            // Nothing but ordinary deletions can have been.
-            (false, false, true) => return,
+        let is_suspect = !flushed && !restarted && not_flushed;
+        let how = match (flushed || is_suspect, restarted) {
+            (true, _) => How::Flushed,
+            (_, true) if is_another => How::Replaced,
+            (_, true) => How::Restarted,
+            (false, false) => How::Unseen,
         };
         let loss = Loss { at: facts.at, before: then, after: now, explained, how };
         let enough = if how == How::Unseen { ALL } else { LOST };
-        if (known_run || how == How::Flushed) && loss.share() >= enough && then > 0 {
+        if then == 0 || !(known_run || flushed) || loss.share() < enough {
+            return;
+        }
+        if is_suspect {
+            // Ordinary deletions; or a flush that a server (Redis 7.4 and newer) counts only when the memory is free again.
+            self.suspect = Some(loss);
+        } else {
             self.loss = Some(loss);
         }
     }

@@ -25,6 +25,8 @@ const MACHINE: Duration = Duration::from_secs(10);
 const ENTRIES: i64 = 32;
 /// Fewer keys than this part of those before: it is looked whether somebody deleted everything.
 const FEWER: u64 = 2;
+/// It is looked so often: a flush may be counted only when the memory is free again.
+const FLUSH_LOOKS: u32 = 10;
 /// Wasted memory from which on it is asked whether the server can move allocations together.
 const WASTE: u64 = 64 << 20;
 
@@ -48,8 +50,8 @@ pub(super) struct Extra {
     /// The newest entry of the slow log that was seen.
     slow_id: Option<i64>,
     keys: Option<u64>,
-    /// It was answered how often everything was deleted, and nothing gives a reason to ask again.
-    flushes_known: bool,
+    /// How often it is still to be asked how often everything was deleted; `None` before the first answer.
+    flushes_left: Option<u32>,
 }
 
 /// What a round adds to `INFO`.
@@ -235,13 +237,15 @@ impl Extra {
         let keys = info.keyspaces().map(|db| db.keys).fold(0, u64::saturating_add);
         let before = self.keys.replace(keys);
         let has_reason = before.is_some_and(|before| keys < before - before / FEWER);
-        self.flushes_known &= !has_reason;
-        if self.flushes_known {
+        if has_reason {
+            self.flushes_left = Some(FLUSH_LOOKS);
+        }
+        if self.flushes_left == Some(0) {
             return None;
         }
         let mut answers = all(connection, vec![command(&["INFO", "commandstats"])]).await.ok()?;
         let stats = Info::parse(&parse::text(&answers.pop()?.ok()?));
-        self.flushes_known = true;
+        self.flushes_left = Some(self.flushes_left.map_or(0, |left| left.saturating_sub(1)));
         Some(stats.calls("flushall").saturating_add(stats.calls("flushdb")))
     }
 }
