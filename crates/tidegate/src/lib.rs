@@ -9,12 +9,14 @@
 //! - [`cache`] (feature `cache`): a typed cache in front of a database; [`Products`]: product pages through it.
 //! - [`feed`] (feature `feed`): home pages of what the people a user follows posted.
 //! - [`queue`] (feature `queue`): a delay queue. [`lock`] (feature `lock`): locks with fences.
-//! - [`watch`] (feature `watch`): the watch over Redis and Valkey.
+//! - [`watch`] (feature `watch`): the watch over Redis and Valkey. [`big_keys`] (with `redis`): which of their keys take the most memory.
 //! - `workers/`: group commit in front of the ledger, the probe batcher in front of its readers, due orders, the sweep, what
 //!   nodes tell each other and how they find what was lost on the way.
 //!
 //! With the default feature `embedded` no server is needed: SQLite beside the process, everything else in it.
 
+#[cfg(all(feature = "watch", feature = "redis"))]
+pub mod big_keys;
 #[cfg(feature = "cache")]
 pub mod cache;
 mod catalog;
@@ -113,6 +115,11 @@ pub struct CacheGuide;
 #[cfg(all(doctest, feature = "queue"))]
 #[doc = include_str!("../../../docs/guides/queue.md")]
 pub struct QueueGuide;
+
+/// The example of the feed's guide, as a test.
+#[cfg(all(doctest, feature = "feed", feature = "embedded"))]
+#[doc = include_str!("../../../docs/guides/feed.md")]
+pub struct FeedGuide;
 
 /// The example of the locks' guide, as a test.
 #[cfg(all(doctest, feature = "lock", feature = "embedded"))]

@@ -135,7 +135,7 @@ kinds! {
         "The lock is not held with this token: it ran out, was taken by another, or was released."
         "Stop what the lock protects, then take the lock again."
     CURSOR_EXPIRED "cursor-expired" 410 "Cursor expired" false
-        "The place where the page before ended is no longer among the seven days that a feed shows."
+        "The place where the page before ended is no longer within what a feed shows: seven days, or what feed.window says."
         "Begin without a cursor."
     STALE "stale" 412 "Changed in between" false
         "The SKU's version is not the one in `If-Match`. Nothing was changed."

@@ -118,7 +118,7 @@ pub(crate) struct FeedShape<'a> {
     /// Send it as `cursor` for the next page; null at the end.
     pub(crate) next_cursor: Option<String>,
     /// Null while there is a next page; else `complete` (there is nothing beyond) or `window` (there is, but outside of the
-    /// seven days that a feed shows, or of what was asked for).
+    /// days that a feed shows, or of what was asked for).
     pub(crate) end: Option<&'static str>,
 }
 

@@ -31,7 +31,7 @@ const READ: Access = Access::Needs(Role::Read);
 /// The feed of this server.
 fn feed(call: &Call) -> Result<&Feed, Problem> {
     call.app.feed.as_ref().ok_or_else(|| {
-        let detail = "This server has no feed: set enabled = true in [feed] of its configuration and restart it.";
+        let detail = "This server's ledger has no feed; ask another server.";
         problem::store_unavailable(detail, 60)
     })
 }
@@ -125,9 +125,9 @@ const PARAMS: &[Param] = &[
     Param {
         name: "since",
         kind: ParamKind::Text,
-        doc: "Nothing before this instant (RFC 3339); cut to the last seven days.",
+        doc: "Nothing before this instant (RFC 3339); cut to what a feed shows, the last seven days unless feed.window says less.",
     },
-    Param { name: "until", kind: ParamKind::Text, doc: "Nothing at this instant or after it (RFC 3339)." },
+    Param { name: "until", kind: ParamKind::Text, doc: "Nothing at this instant or after it (RFC 3339). Beside a cursor it is ignored: the walk keeps the end that it began with." },
     Param {
         name: "order",
         kind: ParamKind::Choice(&["newest", "oldest"]),
@@ -138,7 +138,7 @@ const PARAMS: &[Param] = &[
 pub(super) static ROUTES: &[Route] = &[Route {
     tag: "feed",
     summary: "Read a user's feed",
-    doc: "What those whom the user follows, and the user, published or showed again in the last seven days. Each post once, at its \
+    doc: "What those whom the user follows, and the user, published or showed again in the last seven days (or what feed.window says). Each post once, at its \
           newest reason. A page is full unless the end is reached.",
     params: PARAMS,
     answers: &[AnswerDoc::json(200, "A page.", |s| s.of::<FeedShape<'_>>())],

@@ -129,7 +129,7 @@ pub(in crate::routes) static ROUTES: &[Route] = &[
     Route {
         tag: "feed",
         summary: "Follow a user",
-        doc: "From the next page on, what the other published in the last seven days is in the feed. Repeating it changes nothing.",
+        doc: "From the next page on, what the other published within the feed's window is in the feed. Repeating it changes nothing.",
         answers: &[AnswerDoc::nothing(204, "Followed, now or before.")],
         problems: &[&c::LIMIT_REACHED, &c::STORE_UNAVAILABLE],
         ..Route::new(Verb::Put, "/v1/users/{id}/follows/{other}", "followUser", SHOP, run!(follow))
