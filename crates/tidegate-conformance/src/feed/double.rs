@@ -132,6 +132,8 @@ pub struct MemoryLedger {
     pub faults: Faults,
     /// Every author whose set was read, in order.
     pub authors_read: Mutex<Vec<UserId>>,
+    /// How long such a read takes, milliseconds.
+    pub authors_take: AtomicU64,
     /// Calls of [`FeedLedger::entries`].
     pub deep_reads: AtomicU64,
     /// Posts that were read.
@@ -149,6 +151,7 @@ impl MemoryLedger {
             real: AtomicI64::new(BEGIN.0),
             faults: Faults::default(),
             authors_read: Mutex::default(),
+            authors_take: AtomicU64::new(0),
             deep_reads: AtomicU64::new(0),
             posts_read: AtomicU64::new(0),
         })
@@ -214,10 +217,13 @@ impl FeedLedger for MemoryLedger {
 
     fn authors<'a>(&'a self, authors: &'a [UserId], from: Millis) -> BoxFuture<'a, Result<Vec<AuthorSet>>> {
         lock(&self.authors_read).extend(authors.iter().cloned());
-        ready(self.faults.run(|| {
-            let table = self.table();
-            authors.iter().map(|author| table.author(author, from)).collect()
-        }))
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(self.authors_take.load(Ordering::SeqCst))).await;
+            self.faults.run(|| {
+                let table = self.table();
+                authors.iter().map(|author| table.author(author, from)).collect()
+            })
+        })
     }
 
     fn entries<'a>(

@@ -30,6 +30,35 @@ async fn f11_what_is_published_while_the_store_is_away_leaves_no_hole() {
     assert_eq!(world.nodes[1].feed.page(&ask("me", 20)).await.unwrap().items.len(), 15);
 }
 
+/// Not even where a process needs longer for all it lacks than a lease lasts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_slow_ledger_each_author_is_read_once() {
+    let mut options = exact();
+    options.ledger_reads = 1;
+    let world = World::new(2, options);
+    let authors = 6 * 512;
+    let follow = |n: usize| Command::Follow { user: user("me"), other: user(&format!("u{n}")), since: None };
+    world.feed().batch((0..authors).map(follow).collect()).await.unwrap();
+    world.text("u77", "p", 5).await;
+    world.nodes[0].store.flush();
+    world.ledger.authors_read.lock().unwrap().clear();
+    world.ledger.authors_take.store(900, std::sync::atomic::Ordering::SeqCst);
+    // Both processes are asked at once.
+    let [one, other] = [0, 1].map(|node| {
+        let feed = world.nodes[node].feed.clone();
+        tokio::spawn(async move { feed.page(&ask("me", 20)).await.unwrap() })
+    });
+    for page in [one.await.unwrap(), other.await.unwrap()] {
+        assert_eq!(shown(&page), [line("p", &["u77"])]);
+    }
+    let mut read = world.ledger.authors_read.lock().unwrap().clone();
+    let all = read.len();
+    read.sort_unstable();
+    read.dedup();
+    assert!(read.len() >= authors, "{}", read.len());
+    assert_eq!(all, read.len(), "some were read twice");
+}
+
 /// However many pages of however many processes lack it, a set is read from the ledger once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_flush_each_author_is_read_from_the_ledger_once() {
