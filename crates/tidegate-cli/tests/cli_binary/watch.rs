@@ -64,20 +64,20 @@ fn what_cannot_be_done_is_said() {
 
 /// A watch that runs; its lines of stdout.
 fn watching(args: &[&str]) -> (Child, std::sync::mpsc::Receiver<String>) {
-    let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
     let (lines, heard) = std::sync::mpsc::channel();
-    let stdout = BufReader::new(child.stdout.take().unwrap());
+    let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
     std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| lines.send(line)));
     (child, heard)
 }
 
 fn stopped(mut child: Child) -> (Option<i32>, String) {
-    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::TERM).expect("the process is there");
     let began = Instant::now();
     let mut stderr = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-    let code = child.wait().unwrap().code();
+    child.stderr.take().expect("a pipe").read_to_string(&mut stderr).expect("the pipe can be read");
+    let code = child.wait().expect("it can be waited for").code();
     assert!(began.elapsed() < Duration::from_secs(5));
     (code, stderr)
 }
