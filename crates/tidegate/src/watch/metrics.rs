@@ -26,17 +26,20 @@ pub(super) fn count(rounds: &[Round]) {
 pub(super) fn memory<'a>(all: impl Iterator<Item = &'a Memory>) {
     for memory in all {
         let server = || memory.address.clone();
-        let numbers = [
-            ("tidegate_watch_used_bytes", memory.used_bytes.map(|n| n as f64)),
-            ("tidegate_watch_rss_bytes", memory.rss_bytes.map(|n| n as f64)),
-            ("tidegate_watch_limit_bytes", memory.limit_bytes.map(|n| n as f64)),
-            ("tidegate_watch_pressure", memory.pressure),
-            ("tidegate_watch_evicted_per_second", memory.evicted_per_second),
-        ];
-        for (name, number) in numbers {
-            if let Some(number) = number {
-                metrics::gauge!(name, "server" => server()).set(number);
-            }
+        if let Some(bytes) = memory.used_bytes {
+            metrics::gauge!("tidegate_watch_used_bytes", "server" => server()).set(bytes as f64);
+        }
+        if let Some(bytes) = memory.rss_bytes {
+            metrics::gauge!("tidegate_watch_rss_bytes", "server" => server()).set(bytes as f64);
+        }
+        if let Some(bytes) = memory.limit_bytes {
+            metrics::gauge!("tidegate_watch_limit_bytes", "server" => server()).set(bytes as f64);
+        }
+        if let Some(share) = memory.pressure {
+            metrics::gauge!("tidegate_watch_pressure", "server" => server()).set(share);
+        }
+        if let Some(rate) = memory.evicted_per_second {
+            metrics::gauge!("tidegate_watch_evicted_per_second", "server" => server()).set(rate);
         }
     }
 }
