@@ -67,7 +67,7 @@ async fn what_is_open_outlives_the_watch() {
 
     let watch = start(&server, keeper()).await.unwrap();
     let mut changes = watch.changes();
-    assert_eq!(watch.findings(), [opened.clone()]);
+    assert_eq!(watch.findings(), std::slice::from_ref(&opened));
     let looks = server.looks.load(Ordering::Relaxed);
     while server.looks.load(Ordering::Relaxed) < looks + 4 {
         tokio::time::sleep(Duration::from_millis(20)).await;
