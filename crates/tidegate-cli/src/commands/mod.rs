@@ -1,6 +1,7 @@
 //! One file a verb: its flags and what it does. `source.rs` is what the tools share.
 
 pub mod bench;
+pub mod big_keys;
 pub mod clock;
 pub mod completions;
 pub mod config;
@@ -87,6 +88,11 @@ enum Command {
         after_help = "Example:\n  tidegate watch --redis redis://cache:6379 --role cache\n  tidegate watch --redis redis://queue:6379 --role state --once"
     )]
     Watch(watch::Args),
+    /// Say which keys of Redis and Valkey take the most memory
+    #[command(
+        after_help = "Example:\n  tidegate big-keys --redis redis://cache:6379\n  tidegate big-keys --redis redis-cluster://n1,n2 --route scan --deadline 30m --json"
+    )]
+    BigKeys(big_keys::Args),
     /// Measure rates and latencies
     #[command(after_help = "Example:\n  tidegate bench orders --json\n  tidegate bench cache --scale 0.1")]
     Bench(bench::Args),
@@ -119,6 +125,7 @@ pub fn run(cli: Cli) -> Result {
         Command::Clock(args) => clock::run(args),
         Command::Queue(args) => queue::run(args),
         Command::Watch(args) => watch::run(args),
+        Command::BigKeys(args) => big_keys::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Config(args) => config::run(args),
         Command::Openapi(args) => openapi::run(args),

@@ -3,6 +3,7 @@
 mod bench;
 mod bench_feed;
 mod bench_queues;
+mod big_keys;
 mod cache;
 mod config;
 mod queues;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Serve, folder, ledger, run, write};
 
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "serve",
     "worker",
     "demo",
@@ -24,6 +24,7 @@ const COMMANDS: [&str; 23] = [
     "queue cancel",
     "queue purge",
     "watch",
+    "big-keys",
     "bench",
     "config check",
     "openapi",

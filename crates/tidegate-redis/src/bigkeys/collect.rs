@@ -116,6 +116,12 @@ impl Collector {
         }
     }
 
+    /// The same that keeps more.
+    pub(super) fn wider(mut self) -> Self {
+        self.top = self.top * 2 + 50;
+        self
+    }
+
     pub(super) fn add(&mut self, seen: &Seen<'_>) {
         let bytes = seen.weight.map_or(0, |weight| weight.bytes);
         let expires = seen.expires_at.is_some();
@@ -166,9 +172,29 @@ impl Collector {
         }
     }
 
-    /// The largest, largest first.
-    pub(super) fn largest_mut(&mut self) -> impl Iterator<Item = &mut BigKey> {
-        self.largest.values_mut().rev()
+    /// Hands out the largest, to be put back.
+    pub(super) fn take_largest(&mut self) -> Vec<BigKey> {
+        self.known.clear();
+        std::mem::take(&mut self.largest).into_values().collect()
+    }
+
+    /// `key`, which was taken out, takes `bytes` instead of what was thought.
+    pub(super) fn correct(&mut self, key: &mut BigKey, bytes: u64) {
+        let before = key.bytes.replace(bytes).unwrap_or(0);
+        let set = |sum: &mut Sum| sum.bytes = sum.bytes.saturating_sub(before).saturating_add(bytes);
+        set(&mut self.all);
+        self.kinds.get_mut(&key.kind).into_iter().for_each(set);
+        set(self.prefixes.get_mut(prefix(&key.name)).unwrap_or(&mut self.other_prefixes));
+        if let Some(slots) = &mut self.slots {
+            set(&mut slots[usize::from(crate::keys::slot_of(&key.name))]);
+        }
+    }
+
+    pub(super) fn put_back(&mut self, keys: Vec<BigKey>) {
+        for key in keys {
+            self.number += 1;
+            self.largest.insert((key.bytes.unwrap_or(0), Reverse(self.number)), key);
+        }
     }
 
     /// Adds what another server's keys came to.

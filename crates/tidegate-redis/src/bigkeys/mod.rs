@@ -241,6 +241,8 @@ impl Run<'_> {
                 None => {}
             }
         }
+        // More than are listed: what a few elements say of a collection's size is looked at again.
+        let empty = empty.wider();
         let walked = scan::walk(server, empty, self.big.pace, self.deadline, &self.big.progress).await?;
         if !walked.is_whole {
             self.note(server, "the time was over before every key was looked at; give more with --deadline");
@@ -309,6 +311,7 @@ impl Run<'_> {
         let ask = Ask {
             host: server.host.clone(),
             login: self.options.login.clone(),
+            valkey: server.info.text("valkey_version").map(str::to_owned),
             model: server.model().await,
             pace: self.big.pace,
             deadline: self.deadline,

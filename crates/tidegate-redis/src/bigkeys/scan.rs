@@ -19,10 +19,11 @@ const STEPS: (u64, u64) = (5, 400);
 const BUDGET: Duration = Duration::from_micros(300);
 /// The pause after a step, in times of what it took: a duty of 25 % and 50 %.
 const PAUSE: [u32; 2] = [3, 1];
-/// Elements of a collection that `MEMORY USAGE` looks at.
-const SAMPLES: u32 = 5;
-/// Keys of which more is asked at once.
-const DETAILS: usize = 20;
+/// Elements of a collection that `MEMORY USAGE` looks at: of every key, and of those that seem the largest.
+const SAMPLES: [u32; 2] = [5, 100];
+/// Keys of which more is asked at once, and the pause after them.
+const DETAILS: usize = 8;
+const DETAILS_PAUSE: Duration = Duration::from_millis(1);
 /// How often the way to the server is measured.
 const MEASURE: u32 = 256;
 
@@ -103,7 +104,7 @@ pub(super) async fn walk(
             break;
         }
     }
-    details(server, &mut walked.collector).await?;
+    details(server, &mut walked).await?;
     Ok(walked)
 }
 
@@ -167,7 +168,7 @@ fn asked(names: &[Vec<u8>], missing: &Missing) -> Vec<Cmd> {
             commands.push(command(&[b"TYPE", name]));
         }
         if !missing.sizes {
-            commands.push(command(&[b"MEMORY", b"USAGE", name, b"SAMPLES", SAMPLES.to_string().as_bytes()]));
+            commands.push(command(&[b"MEMORY", b"USAGE", name, b"SAMPLES", SAMPLES[0].to_string().as_bytes()]));
         }
     }
     commands
@@ -207,36 +208,21 @@ fn take(
     progress.add(keys, bytes);
 }
 
-/// Asks of the largest how they are stored, how many elements they have, and when they end.
-async fn details(server: &mut Server, collector: &mut Collector) -> Result<()> {
-    let mut largest: Vec<&mut BigKey> = collector.largest_mut().collect();
+/// Asks of the largest how they are stored, how many elements they have, when they end, and again how large they are.
+async fn details(server: &mut Server, walked: &mut Walked) -> Result<()> {
+    let mut largest = walked.collector.take_largest();
     largest.sort_by_key(|key| key.database);
     for keys in largest.chunk_by_mut(|a, b| a.database == b.database) {
         if !server.is_cluster {
             one(server, &command(&[b"SELECT", keys[0].database.to_string().as_bytes()])).await?;
         }
+        // A name that was cut is another key's.
+        let mut keys: Vec<&mut BigKey> =
+            keys.iter_mut().filter(|key| key.name_length == key.name.len() as u64).collect();
         for keys in keys.chunks_mut(DETAILS) {
-            let commands: Vec<Cmd> = keys
-                .iter()
-                .flat_map(|key| {
-                    let count: &[u8] = match key.kind {
-                        Kind::String => b"STRLEN",
-                        Kind::List => b"LLEN",
-                        Kind::Set => b"SCARD",
-                        Kind::SortedSet => b"ZCARD",
-                        Kind::Hash => b"HLEN",
-                        Kind::Stream => b"XLEN",
-                        Kind::Module => b"EXISTS",
-                    };
-                    [
-                        command(&[count, &key.name]),
-                        command(&[b"OBJECT", b"ENCODING", &key.name]),
-                        command(&[b"PTTL", &key.name]),
-                    ]
-                })
-                .collect();
+            let commands: Vec<Cmd> = keys.iter().flat_map(|key| more_of(key)).collect();
             let answers = server.all(&commands).await.map_err(|e| server.unavailable(e))?;
-            for (key, answers) in keys.iter_mut().zip(answers.chunks_exact(3)) {
+            for (key, answers) in keys.iter_mut().zip(answers.chunks_exact(4)) {
                 let number = |at: usize| match &answers[at] {
                     Ok(Value::Int(number)) => Some(*number),
                     _ => None,
@@ -247,11 +233,34 @@ async fn details(server: &mut Server, collector: &mut Collector) -> Result<()> {
                     _ => None,
                 };
                 key.ttl_ms = number(2).filter(|ttl| *ttl >= 0);
+                if let Some(bytes) = number(3).and_then(|n| u64::try_from(n).ok()) {
+                    walked.collector.correct(key, bytes);
+                }
                 key.pieces = pieces(key);
             }
+            tokio::time::sleep(DETAILS_PAUSE).await;
         }
     }
+    walked.collector.put_back(largest);
     Ok(())
+}
+
+fn more_of(key: &BigKey) -> [Cmd; 4] {
+    let count: &[u8] = match key.kind {
+        Kind::String => b"STRLEN",
+        Kind::List => b"LLEN",
+        Kind::Set => b"SCARD",
+        Kind::SortedSet => b"ZCARD",
+        Kind::Hash => b"HLEN",
+        Kind::Stream => b"XLEN",
+        Kind::Module => b"EXISTS",
+    };
+    [
+        command(&[count, &key.name]),
+        command(&[b"OBJECT", b"ENCODING", &key.name]),
+        command(&[b"PTTL", &key.name]),
+        command(&[b"MEMORY", b"USAGE", &key.name, b"SAMPLES", SAMPLES[1].to_string().as_bytes()]),
+    ]
 }
 
 /// About how many pieces of memory a key consists of.

@@ -50,6 +50,8 @@ impl NoSnapshot {
 pub(super) struct Ask {
     pub(super) host: Host,
     pub(super) login: Login,
+    /// The version of a Valkey.
+    pub(super) valkey: Option<String>,
     pub(super) model: Model,
     pub(super) pace: Pace,
     pub(super) deadline: Instant,
@@ -204,6 +206,10 @@ fn begin(ask: &Ask, wire: &mut Wire) -> io::Result<Result<(), NoSnapshot>> {
     }
     // We want nothing of what is written after the snapshot; a server that does not know this piles it up until we hang up.
     wire.ask(&[b"REPLCONF", b"rdb-only", b"1"])?;
+    // Valkey gives one whose version it does not know an older snapshot, or none.
+    if let Some(version) = &ask.valkey {
+        wire.ask(&[b"REPLCONF", b"version", version.as_bytes()])?;
+    }
     let answer = wire.ask(&[b"PSYNC", b"?", b"-1"])?;
     if !answer.starts_with("+FULLRESYNC") {
         return Ok(Err(refused("PSYNC", &answer)));

@@ -1,5 +1,6 @@
 //! Big keys, on real servers.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests; they show what they measured")]
 
 mod parser;
 mod planted;
+mod routes;

@@ -1,0 +1,26 @@
+//! Which keys of Redis and Valkey take the most memory: [`look`], once, at every key of a server or a Cluster.
+//!
+//! A server is asked for its replication snapshot, which is read as it comes and costs it little but a fork; where it gives none, or has
+//! no room for one, its keys are looked at by SCAN in small steps. The report says which way was taken, and why.
+
+pub use tidegate_redis::bigkeys::{
+    BigKey, BigKeysOptions, Kind, MAX_PREFIXES, MAX_TOP, Pace, Progress, Report, Route, Sum, escaped,
+};
+
+use tidegate_backend::ErrorKind;
+
+use crate::{Error, Result};
+
+/// Looks at every key of what `url` names: `redis://`, `rediss://`, `redis-sentinel://`, `redis-cluster://`.
+///
+/// # Errors
+/// [`Error::Configuration`]: the URL is wrong, or the server does not let us in. [`Error::Index`]: a server does not answer, or gives
+/// no snapshot where nothing else was asked for; the text says what to do.
+pub async fn look(url: &str, options: &BigKeysOptions) -> Result<Report> {
+    let failed = |e: tidegate_backend::Error| match e.kind() {
+        ErrorKind::Configuration => Error::Configuration(e.to_string()),
+        _ => Error::Index(e.to_string()),
+    };
+    let redis = tidegate_redis::RedisOptions::parse(url).map_err(failed)?;
+    tidegate_redis::bigkeys::big_keys(&redis, options).await.map_err(failed)
+}
