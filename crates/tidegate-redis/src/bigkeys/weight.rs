@@ -258,7 +258,8 @@ impl Model {
         if self.is_dict() {
             return self.text(field.saturating_add(end)).and(self.text(value)).and(self.entry());
         }
-        let name = field.saturating_add(header(field)) + end;
+        // A field with an end has no short header: that has no room to say so.
+        let name = field.saturating_add(if has_end { long_header(field) } else { header(field) }) + end;
         let whole = name.saturating_add(value).saturating_add(long_header(value));
         if whole <= LARGEST[2] {
             self.piece(whole)

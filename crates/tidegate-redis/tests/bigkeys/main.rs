@@ -1,6 +1,7 @@
 //! Big keys, on real servers.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests; they show what they measured")]
 
+mod encoded;
 mod parser;
 mod planted;
 mod routes;
