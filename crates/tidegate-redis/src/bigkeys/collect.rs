@@ -190,6 +190,20 @@ impl Collector {
         }
     }
 
+    /// `key`, which was taken out, is of another type than was thought.
+    pub(super) fn retype(&mut self, key: &mut BigKey, kind: Kind) {
+        let before = std::mem::replace(&mut key.kind, kind);
+        let bytes = key.bytes.unwrap_or(0);
+        if before == kind {
+            return;
+        }
+        if let Some(sum) = self.kinds.get_mut(&before) {
+            sum.keys = sum.keys.saturating_sub(1);
+            sum.bytes = sum.bytes.saturating_sub(bytes);
+        }
+        self.kinds.entry(kind).or_default().add(bytes, false);
+    }
+
     pub(super) fn put_back(&mut self, keys: Vec<BigKey>) {
         for key in keys {
             self.number += 1;

@@ -247,6 +247,12 @@ impl Run<'_> {
         if !walked.is_whole {
             self.note(server, "the time was over before every key was looked at; give more with --deadline");
         }
+        if walked.has_guessed {
+            self.note(
+                server,
+                "sums by type: the type was asked of 64 keys of a prefix, and of one in 16 of the others",
+            );
+        }
         if walked.missing.sizes {
             self.note(server, "MEMORY USAGE is not permitted: sizes are not known");
         }

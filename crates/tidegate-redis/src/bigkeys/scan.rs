@@ -1,12 +1,14 @@
 //! The SCAN route: looks at every key in small steps, with pauses between them.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
 use tidegate_backend::Result;
 use tidegate_backend::clock::host_now;
 
-use super::collect::{BigKey, Collector, Seen};
+use super::collect::{BigKey, Collector, MAX_PREFIXES, Seen};
+use super::names::prefix;
 use super::rdb::Kind;
 use super::server::Server;
 use super::weight::Weight;
@@ -24,6 +26,9 @@ const SAMPLES: [u32; 2] = [5, 100];
 /// Keys of which more is asked at once, and the pause after them.
 const DETAILS: usize = 8;
 const DETAILS_PAUSE: Duration = Duration::from_millis(1);
+/// Of how many keys of a prefix the type is asked; if all are alike, it is asked of one in [`CHECKED`] of the others.
+const ASKED: u32 = 64;
+const CHECKED: u64 = 16;
 /// How often the way to the server is measured.
 const MEASURE: u32 = 256;
 
@@ -34,12 +39,50 @@ pub(super) struct Missing {
     pub(super) sizes: bool,
 }
 
+/// The types of keys by their prefix, as far as they are alike.
+#[derive(Debug, Default)]
+struct Types(HashMap<Vec<u8>, (Kind, u32)>);
+
+impl Types {
+    /// The type of a key that need not be asked for.
+    fn guess(&self, name: &[u8]) -> Option<Kind> {
+        let (kind, seen) = self.0.get(prefix(name))?;
+        (*seen >= ASKED).then_some(*kind)
+    }
+
+    fn learn(&mut self, name: &[u8], kind: Kind) {
+        let prefix = prefix(name);
+        if prefix.is_empty() {
+            return;
+        }
+        let has_room = self.0.len() < MAX_PREFIXES;
+        match self.0.get_mut(prefix) {
+            Some((known, seen)) if *known == kind => *seen = seen.saturating_add(1),
+            Some((known, seen)) => (*known, *seen) = (kind, 0),
+            None if has_room => {
+                self.0.insert(prefix.to_vec(), (kind, 1));
+            }
+            None => {}
+        }
+    }
+}
+
+/// A key of a step: its name, and its type if it need not be asked for.
+struct Next {
+    name: Vec<u8>,
+    kind: Option<Kind>,
+}
+
 /// How a walk went.
 pub(super) struct Walked {
     pub(super) collector: Collector,
     /// Whether it came to its end before the deadline.
     pub(super) is_whole: bool,
     pub(super) missing: Missing,
+    /// Whether some types were not asked for.
+    pub(super) has_guessed: bool,
+    types: Types,
+    number: u64,
 }
 
 /// How large a step is, and how long the pause after it.
@@ -68,6 +111,15 @@ impl Stride {
     }
 }
 
+impl Walked {
+    fn next(&mut self, name: Vec<u8>) -> Next {
+        self.number += 1;
+        let kind = if self.number.is_multiple_of(CHECKED) { None } else { self.types.guess(&name) };
+        self.has_guessed |= kind.is_some();
+        Next { name, kind }
+    }
+}
+
 fn command(words: &[&[u8]]) -> Cmd {
     let mut command = Cmd::new();
     for word in words {
@@ -92,7 +144,14 @@ pub(super) async fn walk(
     progress: &Progress,
 ) -> Result<Walked> {
     let databases: Vec<u32> = server.info.keyspaces().map(|db| db.db).collect();
-    let mut walked = Walked { collector, is_whole: true, missing: Missing::default() };
+    let mut walked = Walked {
+        collector,
+        is_whole: true,
+        missing: Missing::default(),
+        has_guessed: false,
+        types: Types::default(),
+        number: 0,
+    };
     let mut stride = Stride::new(pace);
     for database in databases {
         if database > 0 || !server.is_cluster {
@@ -124,7 +183,7 @@ async fn through(
     progress: &Progress,
 ) -> Result<bool> {
     let mut cursor = b"0".to_vec();
-    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut keys: Vec<Next> = Vec::new();
     let mut is_begun = false;
     let mut steps = 0_u32;
     loop {
@@ -138,7 +197,7 @@ async fn through(
         }
         steps = steps.wrapping_add(1);
         // What is asked of the last step's keys, and the next step, in one round trip.
-        let mut commands = asked(&names, &walked.missing);
+        let mut commands = asked(&keys, &walked.missing);
         let is_last = is_begun && cursor == b"0";
         if !is_last {
             commands.push(command(&[b"SCAN", &cursor, b"COUNT", stride.keys.to_string().as_bytes()]));
@@ -150,21 +209,23 @@ async fn through(
         };
         let took = began.elapsed();
         let mut answers = answers.into_iter();
-        take(&names, database, &mut answers, walked, progress);
+        take(&keys, database, &mut answers, walked, progress);
         if is_last {
             return Ok(true);
         }
         let next = answers.next().unwrap_or(Ok(Value::Nil)).map_err(|e| server.unavailable(e))?;
+        let names: Vec<Vec<u8>>;
         (cursor, names) = redis::from_redis_value(next).map_err(|e| server.unavailable(e.into()))?;
+        keys = names.into_iter().map(|name| walked.next(name)).collect();
         is_begun = true;
         tokio::time::sleep(stride.after(took)).await;
     }
 }
 
-fn asked(names: &[Vec<u8>], missing: &Missing) -> Vec<Cmd> {
-    let mut commands = Vec::with_capacity(names.len() * 2 + 1);
-    for name in names {
-        if !missing.kinds {
+fn asked(keys: &[Next], missing: &Missing) -> Vec<Cmd> {
+    let mut commands = Vec::with_capacity(keys.len() * 2 + 1);
+    for Next { name, kind } in keys {
+        if !missing.kinds && kind.is_none() {
             commands.push(command(&[b"TYPE", name]));
         }
         if !missing.sizes {
@@ -175,7 +236,7 @@ fn asked(names: &[Vec<u8>], missing: &Missing) -> Vec<Cmd> {
 }
 
 fn take(
-    names: &[Vec<u8>],
+    names: &[Next],
     database: u64,
     answers: &mut impl Iterator<Item = redis::RedisResult<Value>>,
     walked: &mut Walked,
@@ -183,8 +244,8 @@ fn take(
 ) {
     let (has_kinds, has_sizes) = (!walked.missing.kinds, !walked.missing.sizes);
     let (mut keys, mut bytes) = (0, 0);
-    for name in names {
-        let kind = if has_kinds { answers.next() } else { None };
+    for Next { name, kind: guessed } in names {
+        let kind = if has_kinds && guessed.is_none() { answers.next() } else { None };
         let size = if has_sizes { answers.next() } else { None };
         let is_forbidden = |answer: &redis::RedisResult<Value>| answer.as_ref().is_err_and(|e| e.code().is_some());
         walked.missing.kinds |= kind.as_ref().is_some_and(is_forbidden);
@@ -194,8 +255,12 @@ fn take(
             continue;
         }
         let kind = match kind {
-            Some(Ok(Value::SimpleString(kind))) => kind_of(&kind),
-            _ => Kind::Module,
+            Some(Ok(Value::SimpleString(kind))) => {
+                let kind = kind_of(&kind);
+                walked.types.learn(name, kind);
+                kind
+            }
+            _ => guessed.unwrap_or(Kind::Module),
         };
         let weight = match size {
             Some(Ok(Value::Int(size))) => Some(Weight { bytes: u64::try_from(size).unwrap_or_default(), pieces: 1 }),
@@ -220,6 +285,17 @@ async fn details(server: &mut Server, walked: &mut Walked) -> Result<()> {
         let mut keys: Vec<&mut BigKey> =
             keys.iter_mut().filter(|key| key.name_length == key.name.len() as u64).collect();
         for keys in keys.chunks_mut(DETAILS) {
+            if !walked.missing.kinds {
+                let commands: Vec<Cmd> = keys.iter().map(|key| command(&[b"TYPE", &key.name])).collect();
+                let answers = server.all(&commands).await.map_err(|e| server.unavailable(e))?;
+                for (key, answer) in keys.iter_mut().zip(answers) {
+                    if let Ok(Value::SimpleString(kind)) = answer
+                        && kind != "none"
+                    {
+                        walked.collector.retype(key, kind_of(&kind));
+                    }
+                }
+            }
             let commands: Vec<Cmd> = keys.iter().flat_map(|key| more_of(key)).collect();
             let answers = server.all(&commands).await.map_err(|e| server.unavailable(e))?;
             for (key, answers) in keys.iter_mut().zip(answers.chunks_exact(4)) {

@@ -268,6 +268,14 @@ impl Model {
         }
     }
 
+    /// What leads to the fields of a hash that expire.
+    pub(super) fn ends(&self, fields: u64) -> Weight {
+        match self.layout {
+            Layout::Buckets9 if fields > 0 => self.table(fields),
+            _ => Weight::default(),
+        }
+    }
+
     /// A sorted set that is a skip list of `count` members, without them.
     pub(super) fn sorted(&self, count: u64) -> Weight {
         self.table_moved(count, 2).and(self.piece(ZSET_HEAD)).and(Weight::new(ZSET, 2))

@@ -196,13 +196,16 @@ enum Ends {
 
 fn hash<R: Read>(r: &mut Reader<R>, place: Place<'_>, ends: Ends) -> RdbResult<Value> {
     let count = r.length()?;
-    let mut weight = place.model.table(count);
+    let (mut weight, mut ending) = (place.model.table(count), 0);
     for _ in 0..count {
         let before = if ends == Ends::Before { r.length()? } else { 0 };
         let (field, value) = (r.skip_text()?.length(), r.skip_text()?.length());
         let behind = if ends == Ends::Behind { i64::from_le_bytes(r.bytes()?) } else { -1 };
-        weight = weight.and(place.model.field(field, value, before > 0 || behind >= 0));
+        let has_end = before > 0 || behind >= 0;
+        ending += u64::from(has_end);
+        weight = weight.and(place.model.field(field, value, has_end));
     }
+    weight = weight.and(place.model.ends(ending));
     place.value(Kind::Hash, "hashtable", Some(count), weight)
 }
 
