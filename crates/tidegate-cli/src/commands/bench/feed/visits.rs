@@ -174,8 +174,8 @@ async fn commands(redis: &Redis) -> Result<BTreeMap<String, u64>> {
     Ok(text.lines().filter_map(of).collect())
 }
 
-/// Commands that read sets, heads, ties or posts, alone or in a script. (A cache that lives says so once a second, with a GET.)
-const READS: [&str; 7] = ["zrange", "zrevrange", "mget", "getrange", "hget", "hmget", "hgetall"];
+/// Commands by which a page reads sets, and heads, ties or posts. (A process that lives has others of its own, now and then.)
+const READS: [&str; 3] = ["zrange", "zrevrange", "mget"];
 
 /// Unchanged first pages.
 pub async fn kept(world: &mut World<'_, '_>) -> Result {
