@@ -127,7 +127,11 @@ const PARAMS: &[Param] = &[
         kind: ParamKind::Text,
         doc: "Nothing before this instant (RFC 3339); cut to what a feed shows, the last seven days unless feed.window says less.",
     },
-    Param { name: "until", kind: ParamKind::Text, doc: "Nothing at this instant or after it (RFC 3339). Beside a cursor it is ignored: the walk keeps the end that it began with." },
+    Param {
+        name: "until",
+        kind: ParamKind::Text,
+        doc: "Nothing at this instant or after it (RFC 3339). Beside a cursor it is ignored: the walk keeps the end that it began with.",
+    },
     Param {
         name: "order",
         kind: ParamKind::Choice(&["newest", "oldest"]),
