@@ -238,7 +238,7 @@ fn the_tools_leave_what_is_no_ledger_on_postgres_alone() {
 }
 
 #[test]
-fn an_idle_node_asks_redis_nine_times_a_second_at_most() {
+fn an_idle_node_asks_redis_eleven_times_a_second_at_most() {
     const SECONDS: u64 = 6;
     let (postgres, redis) = (Postgres::start(), Redis::start());
     let dir = folder();
@@ -249,8 +249,8 @@ fn an_idle_node_asks_redis_nine_times_a_second_at_most() {
     redis.tell(&["CONFIG", "RESETSTAT"]);
     std::thread::sleep(Duration::from_secs(SECONDS));
     let stats = redis.tell(&["INFO", "commandstats"]);
-    // Four for the index and the link between nodes, five for the cache: to hear, to beat, to read the clock. What scripts call
-    // inside is no round trip; these no script calls.
+    // Four for the index and the link between nodes, six for the cache: to hear, to beat, to read the clock, to know which server
+    // it is; one every two seconds for the feed. What scripts call inside is no round trip; these no script calls.
     let calls = |name: &str| {
         let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
         line.and_then(|rest| rest.split(',').next()?.parse::<u64>().ok()).unwrap_or(0)
@@ -258,7 +258,7 @@ fn an_idle_node_asks_redis_nine_times_a_second_at_most() {
     let own = ["evalsha", "eval", "ping", "publish", "subscribe", "set", "config|get", "xread"];
     let trips: u64 = own.map(calls).iter().sum();
     assert!(calls("evalsha") > SECONDS, "it beats and looks: {stats}");
-    assert!(trips <= 9 * SECONDS, "{trips} round trips in {SECONDS} s: {stats}");
+    assert!(trips <= 11 * SECONDS, "{trips} round trips in {SECONDS} s: {stats}");
     assert_eq!(serve.stop(Signal::TERM).0, Some(0));
 }
 

@@ -74,7 +74,7 @@ pub async fn a_user_is_deleted_in_parts(open: Open<'_>) {
     // A name is free; its next life has nothing of the one before.
     twin.advance(10).await;
     let again =
-        twin.feed.commit(vec![publish("ann", "p1", None), follow("ann", "bob")].into()).await.expect("it commits");
+        twin.feed.commit(vec![publish("ann", "next", None), follow("ann", "bob")].into()).await.expect("it commits");
     assert!(again.changes.iter().all(|change| change.prev == 0));
     let set = twin.feed.authors(&[user("ann")], Millis(0)).await.expect("readable").swap_remove(0);
     assert_eq!(set.entries.len(), 1);
