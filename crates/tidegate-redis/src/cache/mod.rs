@@ -146,6 +146,13 @@ impl RedisCache {
     }
 }
 
+/// How often a read is begun anew because the connection was replaced meanwhile.
+const MAX_TURNS: usize = 4;
+
+fn restless() -> Error {
+    Error::new(ErrorKind::Unavailable, "the connection to Redis is replaced again and again")
+}
+
 impl Inner {
     /// Whether the present connection is known to lead to what this process left behind.
     fn is_settled(&self) -> bool {
@@ -170,18 +177,45 @@ impl Inner {
     }
 
     async fn read(&self, key: &CacheKey) -> Result<Option<Bytes>> {
-        if !self.is_settled() {
+        for _ in 0..MAX_TURNS {
+            let epoch = self.settled_epoch().await?;
+            let name = self.keys.slot(key, key.schema);
+            let mut command = redis::Cmd::with_capacity(2, name.len() + 3);
+            command.arg("GET").arg(&name[..]);
+            let answer = found(self.connector.direct(command, &name).await);
+            if self.connector.epoch() == epoch {
+                return answer;
+            }
+        }
+        Err(restless())
+    }
+
+    /// The epoch of a connection that is known to lead to what this process left behind. Whoever reads looks afterwards whether
+    /// it is still that: a connection that came meanwhile may lead to a server that lacks what was deleted.
+    async fn settled_epoch(&self) -> Result<u64> {
+        for _ in 0..MAX_TURNS {
+            let epoch = self.connector.epoch();
+            if self.settled_epoch.load(Ordering::Acquire) == epoch {
+                return Ok(epoch);
+            }
             self.settle().await?;
         }
-        let name = self.keys.slot(key, key.schema);
-        let mut command = redis::Cmd::with_capacity(2, name.len() + 3);
-        command.arg("GET").arg(&name[..]);
-        found(self.connector.direct(command, &name).await)
+        Err(restless())
     }
 
     async fn read_many(&self, keys: &[CacheKey]) -> Result<Vec<Option<Bytes>>> {
         check_count(keys.len())?;
-        self.settle().await?;
+        for _ in 0..MAX_TURNS {
+            let epoch = self.settled_epoch().await?;
+            let answer = self.read_them(keys).await;
+            if self.connector.epoch() == epoch {
+                return answer;
+            }
+        }
+        Err(restless())
+    }
+
+    async fn read_them(&self, keys: &[CacheKey]) -> Result<Vec<Option<Bytes>>> {
         let Some((first, rest)) = keys.split_first() else { return Ok(Vec::new()) };
         let first = self.keys.slot(first, first.schema);
         let mut command = redis::Cmd::with_capacity(1 + keys.len(), 8 + keys.len() * (first.len() + 8));
