@@ -10,12 +10,14 @@ use tidegate_core::queue::model::lapsed_error;
 use tidegate_core::queue::rules::newest_of;
 use tidegate_core::queue::{Claimed, MAX_BATCH, MAX_BATCH_BYTES};
 
+use super::Inner;
 use super::wire::{self, decimal};
-use super::{Inner, PIECE};
 use crate::connect::Call;
 use crate::reply;
 use crate::scripts;
 
+/// Tasks that one script leases: a millisecond's work.
+const PIECE: usize = 256;
 /// Queues in one look.
 const LOOK: usize = 256;
 /// With more queues than these, quiet ones are looked at: a look that finds something costs a second round trip.

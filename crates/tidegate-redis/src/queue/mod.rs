@@ -215,19 +215,29 @@ impl Inner {
     async fn settle(&self, queue: &QueueName, tasks: &[Settle]) -> Result<Vec<Settled>> {
         let attempts = self.options.max_attempts.to_string().into_bytes();
         let head = [self.channel.clone(), self.process.clone(), attempts, decimal(Millis::MAX.0)];
+        let keys = self.keys.queue(queue);
         let call = |tasks: &[Settle]| {
+            if wire::is_acks(tasks) {
+                let [_, leased, _, entries, _] = &keys;
+                return Call::script(&scripts::QUEUE_ACK, vec![leased.clone(), entries.clone()], wire::acks(tasks));
+            }
             let arguments = head.iter().cloned().chain(tasks.iter().flat_map(wire::settle)).collect();
-            Call::script(&scripts::QUEUE_SETTLE, self.keys.queue(queue).to_vec(), arguments)
+            Call::script(&scripts::QUEUE_SETTLE, keys.to_vec(), arguments)
         };
         let asked = Instant::now();
         let mut settled = Vec::with_capacity(tasks.len());
-        for answer in self.connector.run(tasks.chunks(PIECE).map(call).collect()).await {
+        let answers = self.connector.run(tasks.chunks(PIECE).map(call).collect()).await;
+        for (tasks, answer) in tasks.chunks(PIECE).zip(answers) {
             let answer = answer?;
-            let [stamp, earlier] = reply::parts::<2>(&answer)?;
+            let [stamp, told] = reply::parts::<2>(&answer)?;
             if settled.is_empty() {
                 self.heard(asked, stamp)?;
             }
-            if reply::integer(earlier)? == 1 {
+            if wire::is_acks(tasks) {
+                wire::acked(told, &mut settled)?;
+                continue;
+            }
+            if reply::integer(told)? == 1 {
                 self.woken();
             }
             for one in &reply::list(&answer)?[2..] {

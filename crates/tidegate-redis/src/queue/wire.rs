@@ -61,6 +61,16 @@ pub(super) fn schedule(task: &Schedule) -> [Vec<u8>; 4] {
     [task.id.as_str().into(), due, condition.into(), task.payload.to_vec()]
 }
 
+/// Whether all are acknowledged, and nothing else is said.
+pub(super) fn is_acks(tasks: &[Settle]) -> bool {
+    tasks.iter().all(|task| task.verdict == Verdict::Ack)
+}
+
+/// Id and receipt of each.
+pub(super) fn acks(tasks: &[Settle]) -> Vec<Vec<u8>> {
+    tasks.iter().flat_map(|task| [task.id.as_str().into(), task.receipt.0.to_be_bytes().to_vec()]).collect()
+}
+
 pub(super) fn settle(task: &Settle) -> [Vec<u8>; 5] {
     let (verdict, ms, error) = match &task.verdict {
         Verdict::Ack => ("a", Vec::new(), Vec::new()),
@@ -202,10 +212,25 @@ pub(super) fn claimed(answer: &[Value], until: Millis) -> Result<Vec<Claimed>> {
 
 pub(super) fn settled(value: &Value) -> Result<Settled> {
     match reply::bytes(value)? {
-        b"H" => Ok(Settled::Done),
-        b"L" => Ok(Settled::Lost),
-        b"X" => Ok(Settled::Dead),
+        [letter] => verdict(*letter).ok_or_else(|| reply::strange(value)),
         _ => Err(reply::strange(value)),
+    }
+}
+
+/// A letter each.
+pub(super) fn acked(value: &Value, settled: &mut Vec<Settled>) -> Result<()> {
+    for letter in reply::bytes(value)? {
+        settled.push(verdict(*letter).ok_or_else(|| reply::strange(value))?);
+    }
+    Ok(())
+}
+
+fn verdict(letter: u8) -> Option<Settled> {
+    match letter {
+        b'H' => Some(Settled::Done),
+        b'L' => Some(Settled::Lost),
+        b'X' => Some(Settled::Dead),
+        _ => None,
     }
 }
 

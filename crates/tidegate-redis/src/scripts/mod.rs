@@ -85,6 +85,7 @@ scripts! {
     QUEUE_CANCEL = "queue_cancel.lua";
     QUEUE_CLAIM = "queue_claim.lua";
     QUEUE_LOOK = "queue_look.lua";
+    QUEUE_ACK = "queue_ack.lua";
     QUEUE_SETTLE = "queue_settle.lua";
     QUEUE_GET = "queue_get.lua";
     QUEUE_LIST = "queue_list.lua";

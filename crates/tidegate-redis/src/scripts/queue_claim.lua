@@ -5,7 +5,7 @@
 -- ARGV[7]  most tasks of the whole claim, ARGV[8] those that its earlier parts leased, ARGV[9] the bytes of their payloads
 -- returns  time (microseconds), number of the queue or '', the head's score or '', the end of the leases, then id, score before
 --          ('!' in front: suspect) and entry of each
--- bound    128 tasks, 1 MiB of payload (or one task)
+-- bound    256 tasks, 1 MiB of payload (or one task)
 local waiting, leased, dead, tasks, mark = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local time = redis.call('TIME')
 local stamp = time[1] * 1000000 + time[2]
@@ -36,8 +36,8 @@ local function before(score_a, id_a, score_b, id_b)
   return #id_a < #id_b
 end
 
--- Ids, their scores, and whether each ran out of its lease.
-local ids, scores, lapsed = {}, {}, {}
+-- Ids, their scores, and whether each ran out of its lease. The first `oldest` are the earliest of all, in order.
+local ids, scores, lapsed, oldest = {}, {}, {}, 0
 
 -- Adds the first of two lists of id and score, in order (or in reverse).
 local function merge(a, b, limit, reverse)
@@ -64,6 +64,7 @@ if max > 0 then
   local b = redis.call('ZRANGEBYSCORE', leased, '-inf', upto, 'WITHSCORES', 'LIMIT', 0, max + 1)
   if (#a + #b) / 2 > max then
     merge(a, b, max - newest, false)
+    oldest = #ids
     if newest > 0 then
       a = redis.call('ZREVRANGEBYSCORE', waiting, upto, '-inf', 'WITHSCORES', 'LIMIT', 0, newest)
       b = redis.call('ZREVRANGEBYSCORE', leased, upto, '-inf', 'WITHSCORES', 'LIMIT', 0, newest)
@@ -71,6 +72,7 @@ if max > 0 then
     end
   else
     merge(a, b, max, false)
+    oldest = #ids
   end
 end
 
@@ -78,23 +80,25 @@ if #ids > 0 then
   local entries = redis.call('HMGET', tasks, unpack(ids))
   local last = math.max(tonumber(known[3] or 0), stamp - 1)
   local from_waiting, from_leased, to_leased, to_dead, to_tasks = {}, {}, {}, {}, {}
-  local limit, count, bytes, n = whole, tonumber(ARGV[8]), tonumber(ARGV[9]), #reply
+  -- How many are taken off the head of those that wait: one is taken only after all before it.
+  local first = 0
+  local limit, count, bytes, leases, n = whole, tonumber(ARGV[8]), tonumber(ARGV[9]), 0, #reply
   for i = 1, #ids do
     local id, late, entry = ids[i], lapsed[i], entries[i]
-    local due, attempt, length, size, rest = nil, 0, 0, 0, ''
+    local due, attempt, length, size = nil, 0, 0, 0
     if entry then
-      local instant, _, tries, error_length = struct.unpack('>i8I8I2I2', entry)
-      due, attempt, length = instant, tries, error_length
-      size, rest = #entry - 20 - length, string.sub(entry, 21)
+      attempt, length = struct.unpack('>I2I2', entry, 17)
+      size = #entry - 20 - length
     else
-      due = tonumber(scores[i])
+      due = struct.pack('>i8', tonumber(scores[i]))
     end
     if late and attempt >= max_attempts then
       from_leased[#from_leased + 1] = id
       to_dead[#to_dead + 1] = upto
       to_dead[#to_dead + 1] = id
       to_tasks[#to_tasks + 1] = id
-      to_tasks[#to_tasks + 1] = struct.pack('>i8I8I2I2', due, 0, attempt, #ARGV[6]) .. ARGV[6] .. string.sub(rest, length + 1)
+      to_tasks[#to_tasks + 1] = (due or string.sub(entry, 1, 8)) .. struct.pack('>I8I2I2', 0, attempt, #ARGV[6]) .. ARGV[6]
+        .. (entry and string.sub(entry, 21 + length) or '')
     else
       local allowed = whole
       if late then
@@ -108,11 +112,22 @@ if #ids > 0 then
         bytes = bytes + size
         count = count + 1
         last = last + 1
-        local from = late and from_leased or from_waiting
-        from[#from + 1] = id
-        to_leased[#to_leased + 1] = till
-        to_leased[#to_leased + 1] = id
-        local new = struct.pack('>i8I8I2I2', due, last, attempt + 1, length) .. rest
+        if late then
+          from_leased[#from_leased + 1] = id
+        elseif i <= oldest then
+          first = first + 1
+        else
+          from_waiting[#from_waiting + 1] = id
+        end
+        leases = leases + 2
+        to_leased[leases - 1], to_leased[leases] = till, id
+        -- Its instant, error and payload stay.
+        local new
+        if entry then
+          new = string.sub(entry, 1, 8) .. struct.pack('>I8I2', last, attempt + 1) .. string.sub(entry, 19)
+        else
+          new = due .. struct.pack('>I8I2I2', last, attempt + 1, 0)
+        end
         to_tasks[#to_tasks + 1] = id
         to_tasks[#to_tasks + 1] = new
         -- Its lease ran out twice, or before its last attempt.
@@ -125,6 +140,9 @@ if #ids > 0 then
   -- What takes no memory comes first: a full server then lets the rest pass.
   if #from_waiting > 0 then
     redis.call('ZREM', waiting, unpack(from_waiting))
+  end
+  if first > 0 then
+    redis.call('ZREMRANGEBYRANK', waiting, 0, first - 1)
   end
   if #from_leased > 0 then
     redis.call('ZREM', leased, unpack(from_leased))
