@@ -276,9 +276,14 @@ impl Keys {
         format!("{{tg:{}:f{part}}}:mark", self.name).into_bytes()
     }
 
-    /// Looks like every key of a part of the feed.
-    pub(crate) fn feed_part(&self, part: usize) -> Vec<u8> {
-        format!("{{tg:{}:f{part}}}:*", self.name).into_bytes()
+    /// What every key of a part of the feed begins with.
+    pub(crate) fn feed_head(&self, part: usize) -> Vec<u8> {
+        format!("{{tg:{}:f{part}}}:", self.name).into_bytes()
+    }
+
+    /// Looks like every key of the feed.
+    pub(crate) fn feed_all(&self) -> Vec<u8> {
+        format!("{{tg:{}:f*}}:*", self.name).into_bytes()
     }
 
     /// A key in `slot` of a Cluster, for asking who holds it: nothing is stored there.

@@ -101,32 +101,39 @@ impl Inner {
         if others {
             self.servers.fetch_add(1, Ordering::AcqRel);
         }
-        for (part, server) in old {
-            let deleted = self.delete_part(part).await?;
-            tracing::warn!(
-                part,
-                deleted,
-                "the feed's Redis came back with old data: its copies are deleted and read anew"
-            );
-            self.connector.one(self.mark(part, &server)).await?;
+        if old.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let parts: Vec<usize> = old.iter().map(|(part, _)| *part).collect();
+        let deleted = self.delete_parts(&parts).await?;
+        tracing::warn!(
+            ?parts,
+            deleted,
+            "the feed's Redis came back with old data: its copies are deleted and read anew"
+        );
+        let marks = old.iter().map(|(part, server)| self.mark(*part, server)).collect();
+        self.connector.run(marks).await.into_iter().try_for_each(|answer| answer.map(drop))
     }
 
-    /// Deletes every copy of a partition, and its news; how many keys. Its mark stays.
-    async fn delete_part(&self, part: usize) -> Result<usize> {
-        let mark = self.keys.feed_mark(part);
+    /// Deletes every copy of these partitions, and their news, in one walk; how many keys. Their marks stay.
+    async fn delete_parts(&self, parts: &[usize]) -> Result<usize> {
+        let of: Vec<(Vec<u8>, Vec<u8>)> =
+            parts.iter().map(|part| (self.keys.feed_head(*part), self.keys.feed_mark(*part))).collect();
         let mut deleted = 0;
-        let mut walk = self.connector.walk(self.keys.feed_part(part)).await?;
+        let mut walk = self.connector.walk(self.keys.feed_all()).await?;
         while let Some(found) = walk.next().await? {
-            let mut keys = Vec::with_capacity(found.len());
+            let mut keys: Vec<Vec<&[u8]>> = vec![Vec::new(); of.len()];
             for key in &found {
-                keys.extend(Some(reply::bytes(key)?).filter(|key| **key != mark[..]));
+                let key = reply::bytes(key)?;
+                if let Some(n) = of.iter().position(|(head, mark)| key.starts_with(head) && *key != mark[..]) {
+                    keys[n].push(key);
+                }
             }
-            if let Some((first, rest)) = keys.split_first() {
-                self.connector.one(Call::plain("UNLINK", first, rest)).await?;
-                deleted += keys.len();
-            }
+            // Those of a partition lie in one slot.
+            let unlinks = keys.iter().filter_map(|keys| keys.split_first());
+            let unlinks: Vec<Call> = unlinks.map(|(first, rest)| Call::plain("UNLINK", first, rest)).collect();
+            deleted += keys.iter().map(Vec::len).sum::<usize>();
+            self.connector.run(unlinks).await.into_iter().try_for_each(|answer| answer.map(drop))?;
         }
         Ok(deleted)
     }
