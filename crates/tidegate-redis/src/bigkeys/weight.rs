@@ -72,6 +72,8 @@ const MOST: u64 = 1 << 48;
 const BUCKET_ENTRIES: u64 = 7;
 const BUCKET: u64 = 64;
 const OBJECT: u64 = 16;
+/// Most members of a set in one piece, if nobody has set it (`set-max-listpack-entries`).
+const LARGEST_PACK: u64 = 128;
 /// An entry of a dict.
 const ENTRY: u64 = 24;
 const DICT: u64 = 56;
@@ -107,7 +109,7 @@ const CONSUMER: u64 = 80;
 pub struct Model {
     layout: Layout,
     allocator: Allocator,
-    /// A list of one node is kept as one piece.
+    /// A list of one node is kept as one piece, and so is a small set.
     small_lists: bool,
     /// The same for every key: the part of the table of keys that is its own.
     key_entry: u64,
@@ -241,6 +243,15 @@ impl Model {
         let is_moving = before > 0 && count <= BUCKET_ENTRIES * before + before / steps;
         let chained = chained(count, buckets);
         Weight::new(HASHTABLE + BUCKET * (buckets + chained + if is_moving { before } else { 0 }), 2 + chained)
+    }
+
+    /// A set that is a table of `count` entries, without them.
+    pub(super) fn set(&self, count: u64) -> Weight {
+        if self.is_dict() && self.small_lists && (LARGEST_PACK + 1..=2 * LARGEST_PACK).contains(&count) {
+            // From 7.2 on it was a listpack before, and the table was made large enough for one more: nothing is being moved.
+            return Weight::new(DICT + 8 * 2 * LARGEST_PACK, 2);
+        }
+        self.table(count)
     }
 
     /// A member of a set that is a table.

@@ -13,8 +13,9 @@ use crate::planted::{self, Told};
 fn model(engine: Engine, version: &str) -> Model {
     match engine {
         Engine::Redis => Model::new(Layout::Dict, Allocator::Jemalloc { quantum: 16 }, false),
+        Engine::Redis74 => Model::new(Layout::Dict, Allocator::Jemalloc { quantum: 8 }, false).small_lists(true),
         Engine::Valkey if version.starts_with("8.1") => Model::new(Layout::Buckets, Allocator::Libc, false),
-        Engine::Valkey => Model::new(Layout::Buckets9, Allocator::Libc, false),
+        Engine::Valkey | Engine::Valkey9 => Model::new(Layout::Buckets9, Allocator::Libc, false),
     }
 }
 
@@ -74,7 +75,8 @@ fn every_key(engine: Engine) {
         let sum = sums.entry(&told.kind).or_default();
         (sum.0, sum.1) = (sum.0 + seen.bytes, sum.1 + told.bytes);
         let off = seen.bytes as f64 / told.bytes as f64 - 1.0;
-        if !is_alike || off.abs() > 0.15 {
+        // glibc's allocator gives away what is too small to be split off: 16 bytes.
+        if !is_alike || (off.abs() > 0.15 && seen.bytes.abs_diff(told.bytes) > 16) {
             bad.push((told.bytes, name.escape_ascii().to_string(), seen.clone(), told.clone(), off));
         }
     }
@@ -121,8 +123,18 @@ fn every_key_of_a_snapshot_of_redis() {
 }
 
 #[test]
+fn every_key_of_a_snapshot_of_redis_7_4() {
+    every_key(Engine::Redis74);
+}
+
+#[test]
 fn every_key_of_a_snapshot_of_valkey() {
     every_key(Engine::Valkey);
+}
+
+#[test]
+fn every_key_of_a_snapshot_of_valkey_9() {
+    every_key(Engine::Valkey9);
 }
 
 /// O17.

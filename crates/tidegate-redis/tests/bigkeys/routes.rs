@@ -81,8 +81,18 @@ async fn both_routes_find_the_same_on_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_routes_find_the_same_on_redis_7_4() {
+    both_routes(Engine::Redis74).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_routes_find_the_same_on_valkey() {
     both_routes(Engine::Valkey).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_routes_find_the_same_on_valkey_9() {
+    both_routes(Engine::Valkey9).await;
 }
 
 /// A server whose snapshot is refused is looked at by SCAN, and that is said.

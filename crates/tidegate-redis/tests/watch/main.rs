@@ -7,6 +7,7 @@ mod memory;
 mod replicas;
 mod sampler;
 mod servers;
+mod soak;
 
 use std::time::{Duration, Instant};
 

@@ -43,7 +43,7 @@ async fn a_wrong_password_is_said_to_be_one() {
 
 #[tokio::test]
 async fn a_look_costs_a_server_one_round_trip() {
-    for engine in [Engine::Redis, Engine::Valkey] {
+    for engine in Engine::ALL {
         let redis = Redis::start_with(Setup::default().engine(engine));
         let mut watching = Watching::new(&redis.url(), short(Purpose::Cache));
         watching.look().await;
@@ -65,7 +65,7 @@ async fn a_look_costs_a_server_one_round_trip() {
 // O1, O6: idle servers of both kinds, by the rules as they come.
 #[tokio::test]
 async fn idle_servers_are_never_told_of() {
-    for engine in [Engine::Redis, Engine::Valkey] {
+    for engine in Engine::ALL {
         let redis = Redis::start_with(Setup::default().engine(engine));
         let mut settings = Settings::new(Purpose::State);
         for rule in Rule::ALL {

@@ -5,7 +5,7 @@ use std::fs;
 use super::{Engine, Redis, Setup, started};
 use crate::servers::Folder;
 use crate::servers::folder::own;
-use crate::servers::process::{Process, command, free_port, wait_until};
+use crate::servers::process::{Process, free_port, wait_until};
 use crate::servers::resp;
 
 /// The name under which the sentinels know the master.
@@ -93,7 +93,7 @@ fn watch(engine: Engine, master: u16) -> (u16, Process, Folder) {
         ];
         fs::write(&file, lines.join("\n")).expect("a new folder can be written");
         own(&file);
-        let mut command = command(&engine.program(&folder));
+        let mut command = engine.command(&folder, &[]);
         command.arg(&file).arg("--sentinel");
         if let Some(process) = started(command, &folder.path().join("log"), || ask(port, &["PING"]).is_ok()) {
             return (port, process, folder);

@@ -159,7 +159,7 @@ fn list<R: Read>(r: &mut Reader<R>, place: Place<'_>) -> RdbResult<Value> {
 
 fn set<R: Read>(r: &mut Reader<R>, place: Place<'_>) -> RdbResult<Value> {
     let count = r.length()?;
-    let mut weight = place.model.table(count);
+    let mut weight = place.model.set(count);
     for _ in 0..count {
         weight = weight.and(place.model.member(r.skip_text()?.length()));
     }
