@@ -127,7 +127,8 @@ async fn a_replica_is_asked_first() {
     let port = master.port().to_string();
     let replica = Redis::start_with(setup.option("replicaof", &format!("127.0.0.1 {port}")));
     let began = Instant::now();
-    while !master.tell(&["INFO", "replication"]).contains("state=online") {
+    let is_up = |server: &Redis, what: &str| server.tell(&["INFO", "replication"]).contains(what);
+    while !is_up(&master, "state=online") || !is_up(&replica, "master_link_status:up") {
         assert!(began.elapsed() < Duration::from_secs(20));
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -1,5 +1,7 @@
 //! Memory that runs out, is wasted, or is taken from others.
 
+use tidegate_conformance::servers::Engine;
+
 use super::*;
 
 #[tokio::test]
@@ -130,6 +132,39 @@ async fn memory_that_is_wasted_by_churn() {
     assert_eq!(finding.next_command.contains("CONFIG SET activedefrag yes"), can, "{finding:#?}");
     let wasted: u64 = finding.evidence["wasted_bytes"].to_string().parse().unwrap();
     assert!(wasted > 100 << 20, "{finding:#?}");
+}
+
+/// A server that can defragment: it is told to, and does.
+#[tokio::test]
+async fn memory_that_is_wasted_by_churn_and_defragmented() {
+    let redis = Redis::start_with(Setup::default().engine(Engine::Redis74));
+    let settings = with(watching_settings(), Rule::Fragmentation, |rule| rule.min_size = 16 << 20);
+    let mut watching = Watching::new(&redis.url(), settings);
+    for part in 0..6 {
+        fill(&redis, &format!("k{part}-"), 40_000, 700);
+    }
+    watching.quiet(2).await;
+    for part in 0..6 {
+        let script = "for i = 1, 40000 do if i % 8 ~= 0 then redis.call('UNLINK', ARGV[1] .. i) end end";
+        redis.tell(&["EVAL", script, "0", &format!("k{part}-")]);
+    }
+    let finding = watching.told(Rule::Fragmentation, || {}).await;
+    let command = finding.next_command.rsplit_once("CONFIG SET ").unwrap().1;
+    assert_eq!(command, "activedefrag yes", "{finding:#?}");
+    assert_eq!(finding.evidence["can_defragment"], true, "{finding:#?}");
+    redis.tell(&["CONFIG", "SET", "activedefrag", "yes"]);
+    // As fast as it goes, and down to the last MiB.
+    let fast = ["active-defrag-cycle-min", "50", "active-defrag-cycle-max", "75", "active-defrag-ignore-bytes", "1mb"];
+    redis.tell(&[&["CONFIG", "SET"], &fast[..]].concat());
+    // The allocator gives pages back ten seconds after it has no use for them.
+    let began = Instant::now();
+    while watching.judge.open().any(|finding| finding.rule == Rule::Fragmentation) {
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", watching.judge.memory().collect::<Vec<_>>());
+        watching.look().await;
+        tokio::time::sleep(EVERY).await;
+    }
+    let stats = redis.tell(&["INFO", "stats"]);
+    assert!(!stats.contains("active_defrag_hits:0\r"), "{stats}");
 }
 
 fn watching_settings() -> Settings {

@@ -2,8 +2,10 @@
 //! second. Nothing may be told but what is true.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::thread;
 
+use futures_util::future::join_all;
 use tidegate_conformance::servers::Engine;
 
 use super::*;
@@ -29,7 +31,7 @@ impl Times {
 /// Writes [`VALUES`] bytes in values of 100 bytes to 8 KB within `time`; the n-th of them expires after what `life` says.
 fn write(redis: &Redis, name: &str, time: Duration, life: impl Fn(f64) -> Duration) {
     let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
-    let (began, text) = (Instant::now(), vec![b'x'; 8_192]);
+    let (began, text) = (Instant::now(), vec![b'x'; 8_292]);
     let (mut written, mut n) = (0_u64, 0_u64);
     while written < VALUES {
         let mut pipeline = redis::Pipeline::new();
@@ -66,37 +68,34 @@ fn wasted(sample: &tidegate_core::watch::Sample) -> Option<u64> {
 }
 
 async fn soak(engine: Engine, times: Times) {
-    let redis = Redis::start_with(Setup::default().engine(engine));
+    let redis = Arc::new(Redis::start_with(Setup::default().engine(engine)));
     let mut samples = RedisSamples::new(RedisOptions::parse(&redis.url()).unwrap(), Duration::from_secs(1));
     let mut judges = [Purpose::Cache, Purpose::Shared].map(|purpose| (purpose, Judge::new(Settings::new(purpose))));
     let mut beyond: VecDeque<u64> = VecDeque::new();
     let (mut told, mut most, mut looks) = (Vec::new(), 0, 0);
-    thread::scope(|scope| {
-        let over = scope.spawn(|| day(&redis, &times));
-        let runtime = tokio::runtime::Handle::current();
-        let mut due = Instant::now();
-        while !over.is_finished() {
-            let round = runtime.block_on(samples.round());
-            looks += 1;
-            for sample in &round.samples {
-                beyond.extend(wasted(sample));
-                beyond.drain(..beyond.len().saturating_sub(30));
-                most = most.max(sample.answer().and_then(|answer| answer.info.number("used_memory")).unwrap_or(0));
-                for (purpose, judge) in &mut judges {
-                    let opened = judge.judge(sample).into_iter().filter_map(|change| match change {
-                        Change::Opened(finding) => {
-                            Some((*purpose, finding, beyond.iter().copied().collect::<Vec<_>>()))
-                        }
-                        Change::Closed(_) => None,
-                    });
-                    told.extend(opened);
-                }
+    let over = {
+        let redis = Arc::clone(&redis);
+        tokio::task::spawn_blocking(move || day(&redis, &times))
+    };
+    let mut tick = tokio::time::interval(Duration::from_secs(1));
+    while !over.is_finished() {
+        tick.tick().await;
+        let round = samples.round().await;
+        looks += 1;
+        for sample in &round.samples {
+            beyond.extend(wasted(sample));
+            beyond.drain(..beyond.len().saturating_sub(30));
+            most = most.max(sample.answer().and_then(|answer| answer.info.number("used_memory")).unwrap_or(0));
+            for (purpose, judge) in &mut judges {
+                let opened = judge.judge(sample).into_iter().filter_map(|change| match change {
+                    Change::Opened(finding) => Some((*purpose, finding, beyond.iter().copied().collect::<Vec<_>>())),
+                    Change::Closed(_) => None,
+                });
+                told.extend(opened);
             }
-            due += Duration::from_secs(1);
-            thread::sleep(due.saturating_duration_since(Instant::now()));
         }
-        over.join().unwrap();
-    });
+    }
+    over.await.unwrap();
     let is_true = |(purpose, finding, beyond): &(Purpose, Finding, Vec<u64>)| match finding.rule {
         Rule::Fragmentation => beyond.iter().filter(|beyond| **beyond > WASTED).count() >= 24,
         // FLUSHALL, where something may have been there that is missed.
@@ -118,15 +117,9 @@ async fn soak(engine: Engine, times: Times) {
 }
 
 /// Ten minutes; an hour with `--long`.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[tokio::test]
 async fn a_server_that_fills_and_empties_is_left_in_peace() {
     let minutes = if std::env::var_os("TIDEGATE_TEST_LONG").is_some() { 60 } else { 10 };
     let part = Duration::from_secs(minutes * 60) / 60;
-    let all = Engine::ALL.map(|engine| {
-        let runtime = tokio::runtime::Handle::current();
-        tokio::task::spawn_blocking(move || runtime.block_on(soak(engine, Times { part })))
-    });
-    for one in all {
-        one.await.unwrap();
-    }
+    join_all(Engine::ALL.map(|engine| soak(engine, Times { part }))).await;
 }
