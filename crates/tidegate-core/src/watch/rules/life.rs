@@ -20,6 +20,38 @@ fn slow<'a>(view: &View<'a>) -> Option<Vec<&'a SlowCommand>> {
     Some(slow)
 }
 
+/// Commands that take microseconds, whatever the keys hold: one that took long was not slow by itself.
+const LITTLE: [&str; 23] = [
+    "AUTH",
+    "CLIENT",
+    "DECR",
+    "EXISTS",
+    "EXPIRE",
+    "HELLO",
+    "HEXISTS",
+    "HGET",
+    "HLEN",
+    "INCR",
+    "INCRBY",
+    "INFO",
+    "LLEN",
+    "PEXPIRE",
+    "PING",
+    "PTTL",
+    "SCARD",
+    "SELECT",
+    "SISMEMBER",
+    "TTL",
+    "TYPE",
+    "ZCARD",
+    "ZSCORE",
+];
+
+fn does_little(command: &str) -> bool {
+    let name = command.split(' ').next().unwrap_or_default();
+    LITTLE.iter().any(|little| little.eq_ignore_ascii_case(name))
+}
+
 /// How long the longest slow command took, milliseconds, or what all took of each second, whichever is more.
 pub(in super::super) fn slow_commands(view: &View) -> Measure {
     let (Some(slow), Some(before)) = (slow(view), view.before) else { return Measure::Unknown };
@@ -44,14 +76,28 @@ pub(in super::super) fn tell_slow_commands(view: &View, level: f64) -> Told {
         .take(NAMED)
         .map(|command| json!({"ms": command.took_us as f64 / 1_000.0, "command": command.command, "client": command.client}))
         .collect();
-    Told::new(Severity::Warning, cause)
-        .with("ms", Some(rounded(level)))
-        .with("commands", Some(slow.len() as u64))
-        .with("slowest", Some(Value::from(named)))
-        .next(
+    let is_little = !slow.is_empty() && slow.iter().all(|command| does_little(&command.command));
+    let why = if is_little {
+        ". It does little: the server was kept from running (a busy machine, memory on disk, a hypervisor)"
+    } else {
+        ""
+    };
+    let (next, risk) = if is_little {
+        (
+            "on the server's machine: redis-cli --intrinsic-latency 10".to_owned(),
+            "it takes a core for ten seconds, and says how long the machine keeps a program waiting",
+        )
+    } else {
+        (
             view.cli("SLOWLOG GET 25"),
             "reads only. Whole collections (KEYS, HGETALL, SMEMBERS, LRANGE 0 -1) and scripts are the usual cause: read in parts (SCAN, HSCAN)",
         )
+    };
+    Told::new(Severity::Warning, format!("{cause}{why}"))
+        .with("ms", Some(rounded(level)))
+        .with("commands", Some(slow.len() as u64))
+        .with("slowest", Some(Value::from(named)))
+        .next(next, risk)
 }
 
 /// How long an answer took, milliseconds.

@@ -331,6 +331,29 @@ fn slow_commands_are_named() {
 }
 
 #[test]
+fn a_command_that_does_little_is_not_what_was_slow() {
+    let told = |commands: &[&str]| {
+        let mut scene = Scene::new(Purpose::Shared);
+        scene.answer.slow = Some(Vec::new());
+        scene.looks(2);
+        let slow =
+            |command: &&str| SlowCommand { took_us: 270_000, command: (*command).into(), ..SlowCommand::default() };
+        scene.answer.slow = Some(commands.iter().map(slow).collect());
+        only(&scene.looks(1), Rule::SlowCommands)
+    };
+    for commands in [&["INFO"][..], &["info everything", "TTL a"]] {
+        let finding = told(commands);
+        assert!(finding.cause.contains("kept from running"), "{}", finding.cause);
+        assert!(finding.next_command.contains("--intrinsic-latency"), "{}", finding.next_command);
+    }
+    for commands in [&["KEYS *"][..], &["INFO", "LRANGE a 0 -1"]] {
+        let finding = told(commands);
+        assert!(!finding.cause.contains("kept from running"), "{}", finding.cause);
+        assert!(finding.next_command.contains("SLOWLOG GET"), "{}", finding.next_command);
+    }
+}
+
+#[test]
 fn silence_is_told_in_its_kind() {
     for (kind, why, cause, next) in [
         (Silence::Timeout, "no answer within 1 s", "takes connections and has not answered", "-t 5 PING"),
