@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidegate_core::Millis;
 use tidegate_core::cache::{Op, Reply};
+use tidegate_core::hot::Report;
 
 use crate::{BoxFuture, MembershipStore, Result};
 
@@ -134,6 +135,19 @@ pub trait CacheStore: Send + Sync {
     fn hot_keys<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<Option<Bytes>>> {
         let _ = namespace;
         Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Counts a read of each of up to [`MAX_CACHE_BATCH`] keys without reading it, for a store that evicts what is not read;
+    /// whether anything lies under each, in order.
+    fn touch<'a>(&'a self, keys: &'a [CacheKey]) -> BoxFuture<'a, Result<Vec<bool>>> {
+        Box::pin(async move { Ok(self.read_many(keys).await?.iter().map(Option::is_some).collect()) })
+    }
+
+    /// Keeps what this process reads most for `keep`, for whoever asks the server; the last report stays. A store that has nobody to
+    /// tell does nothing (the default).
+    fn tell_hot_keys<'a>(&'a self, report: &'a Report<CacheKey>, keep: Duration) -> BoxFuture<'a, Result<()>> {
+        let _ = (report, keep);
+        Box::pin(std::future::ready(Ok(())))
     }
 
     /// Ends the tasks of its own.

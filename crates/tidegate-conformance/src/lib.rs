@@ -131,7 +131,7 @@ macro_rules! cache_store_conformance {
             a_refresh_never_goes_back, failures_are_shared_and_counted, a_put_needs_to_be_newer,
             a_lease_goes_to_one_of_many, whoever_waits_is_woken, what_is_told_is_heard, what_was_missed_is_said,
             silence_is_bounded_and_honest, it_closes, a_thousand_at_once_are_answered_in_order,
-            large_values_come_back_whole, keys_are_any_bytes, a_clear_leaves_other_namespaces,
+            large_values_come_back_whole, keys_are_any_bytes, touched_keys_say_whether_they_are_there, a_clear_leaves_other_namespaces,
             counters_of_tags_never_repeat, a_forgotten_counter_starts_anew, bumps_at_once_are_distinct,
             foreign_bytes_are_nobodys, a_foreign_delete_revokes, clocks_agree, random_operations_agree_with_the_cell);
     };

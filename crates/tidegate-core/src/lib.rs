@@ -10,6 +10,7 @@
 //! - [`queue`]: the delay queue: tasks, leases, attempts, the dead.
 //! - [`lock`]: locks: holders, fences, the line.
 //! - [`feed`]: posts, follows, pages of a home timeline.
+//! - [`hot`]: which names are read most, lately.
 //! - [`watch`]: the watch over Redis and Valkey: from samples of a server to findings.
 //! - [`audit`]: the invariants I1..I8, over plain rows; demo, replay, reconcile and tests share it.
 //!
@@ -22,6 +23,7 @@ pub mod engine;
 pub mod event;
 pub mod feed;
 pub mod gate;
+pub mod hot;
 pub mod id;
 pub mod json;
 pub mod lock;

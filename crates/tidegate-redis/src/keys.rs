@@ -41,6 +41,8 @@
 //! | `{tg:NAME:fP}:l:KIND:OF` | string, expires | somebody fills the copy of this kind (`a`, `u`, `r`) |
 //! | `{tg:NAME:fP}:news` | stream, expires | what changed in the partition |
 //! | `{tg:NAME:nN}:who` | never there | asked for to learn which server holds its slot |
+//! | `{tg::hot}:who` | sorted set, expires | processes of every shop that tell what they read most; score: until when |
+//! | `{tg::hot}:r:PROCESS` | string, expires | what one reads most |
 //! | `{..}:probe` | string, expires | whether the server that holds keys of these braces takes writes |
 //!
 //! In KEY, the encoded key of a cached entry, `%`, `{` and `}` are written `%25`, `%7B` and `%7D`: so it never ends its
@@ -112,6 +114,15 @@ impl Keys {
     /// The list of hot keys of a cache.
     pub(crate) fn hot_keys(&self, namespace: &str) -> Vec<u8> {
         format!("tg:{}:ch:{namespace}", self.name).into_bytes()
+    }
+
+    /// Who tells what is read most. A server is asked for all its shops, so these are no shop's: no name is empty.
+    pub(crate) fn hot_processes() -> &'static [u8] {
+        b"{tg::hot}:who"
+    }
+
+    pub(crate) fn hot_report(process: &[u8]) -> Vec<u8> {
+        [&b"{tg::hot}:r:"[..], process].concat()
     }
 
     /// Holder, fence, line and waiters of a lock; what its part of the locks knows of processes.

@@ -10,7 +10,7 @@
 //! - `queue/`: [`RedisQueues`], the delay queue.
 //! - `feed/`: [`RedisFeed`], copies that the feed's pages are made from.
 //! - `watch/`: [`RedisSamples`], what the watch judges.
-//! - [`bigkeys`]: which keys take the most memory.
+//! - [`bigkeys`]: which keys take the most memory. [`hotkeys`]: which are read most.
 //! - `blocks/`: [`StockCounter`] and [`OrderStatus`], for teams whose order data live elsewhere.
 //! - `bare.rs` (feature `ceiling`): the client by itself, for the benches.
 //!
@@ -25,6 +25,7 @@ mod cache;
 mod connect;
 mod deadlines;
 mod feed;
+pub mod hotkeys;
 mod keys;
 mod locks;
 mod membership;

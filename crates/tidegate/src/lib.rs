@@ -9,7 +9,8 @@
 //! - [`cache`] (feature `cache`): a typed cache in front of a database; [`Products`]: product pages through it.
 //! - [`feed`] (feature `feed`): home pages of what the people a user follows posted.
 //! - [`queue`] (feature `queue`): a delay queue. [`lock`] (feature `lock`): locks with fences.
-//! - [`watch`] (feature `watch`): the watch over Redis and Valkey. [`big_keys`] (with `redis`): which of their keys take the most memory.
+//! - [`watch`] (feature `watch`): the watch over Redis and Valkey. [`big_keys`] (with `redis`): which of their keys take the most memory,
+//!   [`hot_keys`]: which are read most.
 //! - `workers/`: group commit in front of the ledger, the probe batcher in front of its readers, due orders, the sweep, what
 //!   nodes tell each other and how they find what was lost on the way.
 //!
@@ -25,6 +26,8 @@ mod embedded;
 mod error;
 #[cfg(feature = "feed")]
 pub mod feed;
+#[cfg(all(feature = "watch", feature = "redis"))]
+pub mod hot_keys;
 #[cfg(feature = "lock")]
 pub mod lock;
 mod operations;

@@ -120,6 +120,8 @@ pub struct CacheOptions {
     pub load_budget: usize,
     /// Loads a second in this process; no bound unless set.
     pub load_rate: Option<std::num::NonZeroU32>,
+    /// How many of the keys that are read most each cache knows, and brings back when the store has lost them; 1,000 unless set, 0: none.
+    pub rewarm: usize,
     /// Of product pages.
     pub products: ProductOptions,
 }
@@ -130,6 +132,7 @@ impl Default for CacheOptions {
             local_bytes: crate::cache::DEFAULT_LOCAL_BYTES,
             load_budget: crate::cache::DEFAULT_LOAD_BUDGET,
             load_rate: None,
+            rewarm: crate::cache::DEFAULT_HOT_KEYS,
             products: ProductOptions::default(),
         }
     }

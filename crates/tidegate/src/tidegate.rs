@@ -300,7 +300,10 @@ fn start_caches(
     };
     // Else a node could not hear what another has changed.
     let hears = ledger.capabilities().sole_writer || store.capabilities().shared;
-    let mut builder = Caches::builder(store).local_bytes(options.local_bytes).load_budget(options.load_budget);
+    let mut builder = Caches::builder(store)
+        .local_bytes(options.local_bytes)
+        .load_budget(options.load_budget)
+        .hot_keys(options.rewarm);
     if let Some(rate) = options.load_rate {
         builder = builder.load_rate(rate);
     }

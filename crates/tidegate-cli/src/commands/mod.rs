@@ -7,6 +7,7 @@ pub mod completions;
 pub mod config;
 pub mod demo;
 pub mod export;
+pub mod hot_keys;
 pub mod import;
 pub mod openapi;
 pub mod queue;
@@ -93,6 +94,11 @@ enum Command {
         after_help = "Example:\n  tidegate big-keys --redis redis://cache:6379\n  tidegate big-keys --redis redis-cluster://n1,n2 --route scan --deadline 30m --json"
     )]
     BigKeys(big_keys::Args),
+    /// List the keys of Redis or Valkey that are read most
+    #[command(
+        after_help = "Example:\n  tidegate hot-keys --redis redis://cache:6379\n  tidegate hot-keys --redis redis-cluster://n1,n2 --seconds 30 --json"
+    )]
+    HotKeys(hot_keys::Args),
     /// Measure rates and latencies
     #[command(after_help = "Example:\n  tidegate bench orders --json\n  tidegate bench cache --scale 0.1")]
     Bench(bench::Args),
@@ -126,6 +132,7 @@ pub fn run(cli: Cli) -> Result {
         Command::Queue(args) => queue::run(args),
         Command::Watch(args) => watch::run(args),
         Command::BigKeys(args) => big_keys::run(args),
+        Command::HotKeys(args) => hot_keys::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Config(args) => config::run(args),
         Command::Openapi(args) => openapi::run(args),

@@ -21,6 +21,7 @@ pub fn options(get: impl Fn(&str) -> Value) -> CacheOptions {
     cache.local_bytes = size("cache.local_bytes");
     cache.load_budget = count("cache.load_budget").max(1);
     cache.load_rate = rate("cache.load_rate");
+    cache.rewarm = count("cache.rewarm");
     let products = &mut cache.products;
     products.fresh_for = ttl("cache.products.fresh_for").unwrap_or(products.fresh_for);
     products.stale_for = ttl("cache.products.stale_for");

@@ -110,6 +110,7 @@ pub const KEYS: &[Key] = &[
     key("cache.local_bytes", Kind::Size(0, 1 << 40), "64MiB", "size", None, "copies of cached entries in this process; 0B: none"),
     key("cache.load_budget", Kind::Count(1, 65_536), "64", "loads", None, "loads from the ledger and from origins at once, all caches of this process together; more wait, then get an old value or 503"),
     key("cache.load_rate", Kind::CountOrZero(1, 1_000_000), "0", "loads a second", None, "loads that may begin in a second, all caches of this process together; 0: no bound"),
+    key("cache.rewarm", Kind::CountOrZero(1, 10_000), "1000", "keys", None, "keys that are read most, known of each cache and brought back after Redis has lost them, at most 200 loads a second of all servers; 0: none"),
     key("cache.products.fresh_for", Kind::Time(1, YEAR), "60s", "time", None, "how long a product page is served as it is, unless its SKU is changed"),
     key("cache.products.stale_for", Kind::TimeOrOff(1, YEAR), "10m", "time", None, "how long after that it may be served while it is loaded again, or when that fails; or off"),
     key("cache.products.absent_for", Kind::TimeOrOff(1, YEAR), "5s", "time", None, "how long it is remembered that there is no such SKU; or off"),

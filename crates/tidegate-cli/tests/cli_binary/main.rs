@@ -4,6 +4,7 @@ mod bench;
 mod bench_feed;
 mod bench_queues;
 mod big_keys;
+mod hot_keys;
 mod cache;
 mod config;
 mod queues;

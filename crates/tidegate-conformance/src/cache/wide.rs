@@ -87,6 +87,23 @@ pub async fn keys_are_any_bytes(open: Open<'_>) {
     }
 }
 
+/// A touch says what is there, in order and by schema, and changes nothing.
+pub async fn touched_keys_say_whether_they_are_there(open: Open<'_>) {
+    let s = Subject::open(open).await;
+    let keys: Vec<_> = (0..1_000).map(|n| key(&format!("{{{n}}}"))).collect();
+    for (n, k) in keys.iter().enumerate().filter(|(n, _)| n % 3 == 0) {
+        s.filled(k, (n % 200) as u8, None).await;
+    }
+    assert_eq!(s.apply(&keys[1], lease(7)).await, GRANTED);
+    let there = s.store.touch(&keys).await.expect("the store answers");
+    let want: Vec<bool> = (0..1_000).map(|n| n % 3 == 0 || n == 1).collect();
+    assert_eq!(there, want);
+    assert_eq!(s.apply(&keys[1], lease(8)).await, Reply::Present(waited_lease(7)));
+    let others: Vec<_> = keys[..6].iter().map(|k| of_schema(k, 1)).collect();
+    assert_eq!(s.store.touch(&others).await.expect("the store answers"), [false; 6]);
+    assert!(s.store.touch(&[]).await.expect("the store answers").is_empty());
+}
+
 /// Namespaces that begin alike, or read like patterns, hold entries of their own.
 pub async fn a_clear_leaves_other_namespaces(open: Open<'_>) {
     let s = Subject::open(open).await;

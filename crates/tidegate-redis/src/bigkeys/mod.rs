@@ -10,7 +10,7 @@ mod collect;
 mod names;
 pub mod rdb;
 mod scan;
-mod server;
+pub(crate) mod server;
 mod snapshot;
 pub mod weight;
 

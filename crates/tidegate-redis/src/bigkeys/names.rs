@@ -67,6 +67,7 @@ pub fn purpose(name: &[u8]) -> Option<&'static str> {
     Some(match part {
         b"" => "Tidegate: what the nodes of a shop share",
         b"s" => "Tidegate: stock counters",
+        b"hot" => "Tidegate: what processes read most",
         b"m" => "Tidegate: a membership filter",
         b"q" => "Tidegate: a delay queue",
         b"lq" => "Tidegate: locks",
@@ -117,6 +118,7 @@ mod tests {
             ("{tg:shop:l7}:h:x", "locks"),
             ("{tg:shop:f2}:a:anna", "feed"),
             ("{tg:shop:cb1}:inv", "caches"),
+            ("{tg::hot}:r:0a", "read most"),
             ("tg:shop:c:products:{:mug}:0", "cached"),
         ] {
             assert!(purpose(name.as_bytes()).is_some_and(|purpose| purpose.contains(want)), "{name}");

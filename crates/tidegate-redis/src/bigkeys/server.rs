@@ -14,16 +14,16 @@ use crate::connect::{Host, Mode, RedisOptions, RedisResult, connect_for_waiting,
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A server that holds keys, and a connection to it.
-pub(super) struct Server {
-    pub(super) host: Host,
-    pub(super) address: String,
-    pub(super) info: Info,
-    pub(super) connection: MultiplexedConnection,
-    pub(super) is_cluster: bool,
+pub(crate) struct Server {
+    pub(crate) host: Host,
+    pub(crate) address: String,
+    pub(crate) info: Info,
+    pub(crate) connection: MultiplexedConnection,
+    pub(crate) is_cluster: bool,
     options: RedisOptions,
 }
 
-pub(super) fn address(host: &Host) -> String {
+pub(crate) fn address(host: &Host) -> String {
     if host.name.contains(':') {
         format!("[{}]:{}", host.name, host.port)
     } else {
@@ -41,7 +41,7 @@ fn failed(host: &Host, e: redis::RedisError) -> Error {
 }
 
 /// The servers that hold keys: one alone, the master under Sentinel, every master of a Cluster.
-pub(super) async fn of(options: &RedisOptions) -> Result<Vec<Server>> {
+pub(crate) async fn of(options: &RedisOptions) -> Result<Vec<Server>> {
     let hosts = match &options.mode {
         Mode::Standalone(host) => vec![host.clone()],
         Mode::Sentinel { .. } => {
@@ -106,7 +106,7 @@ impl Server {
     }
 
     /// Runs commands in one round trip; each has an answer of its own.
-    pub(super) async fn all(&mut self, commands: &[Cmd]) -> RedisResult<Vec<RedisResult<Value>>> {
+    pub(crate) async fn all(&mut self, commands: &[Cmd]) -> RedisResult<Vec<RedisResult<Value>>> {
         let mut pipeline = Pipeline::with_capacity(commands.len());
         for command in commands {
             pipeline.add_command(command.clone());
@@ -116,17 +116,17 @@ impl Server {
         Ok(values.into_iter().map(Value::extract_error).collect())
     }
 
-    pub(super) fn unavailable(&self, e: redis::RedisError) -> Error {
+    pub(crate) fn unavailable(&self, e: redis::RedisError) -> Error {
         Error::new(ErrorKind::Unavailable, format!("{} stopped answering", self.address)).because(e)
     }
 
     /// Keys it has, of every database.
-    pub(super) fn keys(&self) -> u64 {
+    pub(crate) fn keys(&self) -> u64 {
         self.info.keyspaces().map(|db| db.keys).fold(0, u64::saturating_add)
     }
 
     /// Replicas that are in step and can be reached.
-    pub(super) async fn replicas(&self) -> Vec<Server> {
+    pub(crate) async fn replicas(&self) -> Vec<Server> {
         let mut replicas = Vec::new();
         for replica in self.info.replicas().filter(|replica| replica.state == "online").take(8) {
             let Some((name, port)) = replica.address.rsplit_once(':') else { continue };
@@ -141,7 +141,7 @@ impl Server {
     }
 
     /// What its keys weigh by. How its allocator was built it may not tell; then it is taken to be as Redis builds it.
-    pub(super) async fn model(&mut self) -> Model {
+    pub(crate) async fn model(&mut self) -> Model {
         let server = self.info.server();
         let number = server.number.unwrap_or_default();
         let layout = match server.kind {

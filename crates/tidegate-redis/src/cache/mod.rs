@@ -39,12 +39,14 @@ use tidegate_backend::clock::ServerClock;
 use tidegate_backend::{BoxFuture, CacheKey, CacheNotice, CacheStore, Error, ErrorKind, MembershipStore, Result};
 use tidegate_core::Millis;
 use tidegate_core::cache::{Op, Reply, RowVersion};
+use tidegate_core::hot::Report;
 use tokio::sync::watch;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use self::ears::{Ears, Proven};
 use self::recent::{Done, Recent};
 use crate::connect::{self, Call, Connector, RedisOptions, Role};
+use crate::hotkeys;
 use crate::keys::Keys;
 use crate::reply;
 use crate::scripts;
@@ -453,6 +455,23 @@ impl CacheStore for RedisCache {
         Box::pin(async move {
             let key = self.inner.keys.hot_keys(namespace);
             found(self.inner.connector.one(Call::plain("GET", &key, &[])).await)
+        })
+    }
+
+    fn touch<'a>(&'a self, keys: &'a [CacheKey]) -> BoxFuture<'a, Result<Vec<bool>>> {
+        Box::pin(async move {
+            check_count(keys.len())?;
+            // One key a command, so that in a Cluster each goes to its server.
+            let touch = |key: &CacheKey| Call::plain("TOUCH", &self.inner.keys.slot(key, key.schema), &[]);
+            let answers = self.inner.connector.run(keys.iter().map(touch).collect()).await;
+            answers.into_iter().map(|answer| Ok(reply::integer(&answer?)? > 0)).collect()
+        })
+    }
+
+    fn tell_hot_keys<'a>(&'a self, report: &'a Report<CacheKey>, keep: Duration) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let report = report.clone().named(|key| self.inner.keys.slot(&key, key.schema)).encode();
+            hotkeys::tell(&self.inner.connector, &self.inner.teller, report, keep).await
         })
     }
 

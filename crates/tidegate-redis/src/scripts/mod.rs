@@ -65,6 +65,7 @@ scripts! {
     CACHE_TAG = "cache_tag.lua";
     CACHE_TELL = "cache_tell.lua";
     CACHE_BEAT = "cache_beat.lua";
+    HOT_TELL = "hot_tell.lua";
     MEMBERSHIP_LOOK = "membership_look.lua";
     MEMBERSHIP_ADD = "membership_add.lua";
     MEMBERSHIP_PREPARE = "membership_prepare.lua";

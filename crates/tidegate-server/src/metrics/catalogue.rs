@@ -306,6 +306,13 @@ pub static CATALOGUE: &[Metric] = &[
         "Stored bytes that could not be read: a miss, and removed.",
     ),
     metric(
+        "tidegate_cache_rewarmed_total",
+        Kind::Counter,
+        Unit::Count,
+        &["namespace", "outcome"],
+        "Hot keys that were to be brought back after the store may have lost them: `found` there, `loaded`, `absent` (there is no such row), `failed`.",
+    ),
+    metric(
         "tidegate_cache_load_seconds",
         Kind::Histogram(SECONDS),
         Unit::Seconds,

@@ -30,11 +30,12 @@ pub struct CacheBuilder<K, V, C = Json> {
 
 impl<K, V, C> CacheBuilder<K, V, C> {
     pub(super) fn new(caches: Caches, namespace: &str, codec: C, types: PhantomData<fn(K) -> V>) -> Self {
+        let knobs = Knobs { hot_keys: caches.hub.hot_keys, ..Knobs::default() };
         Self {
             caches,
             namespace: namespace.into(),
             codec,
-            knobs: Knobs::default(),
+            knobs,
             tags: None,
             membership: None,
             types,
@@ -164,7 +165,8 @@ impl<K, V, C> CacheBuilder<K, V, C> {
         self
     }
 
-    /// How many of the keys that are read most are known, at most [`super::MAX_HOT_KEYS`]; 1,000 by default, 0 is none.
+    /// How many of the keys that are read most are known, at most [`super::MAX_HOT_KEYS`]; as many as
+    /// [`super::CachesBuilder::hot_keys`] says by default (1,000), 0 is none.
     /// What is hot is not evicted from the in-process level by what is read once (a quarter of its bytes at most),
     /// is refreshed before it turns stale, and is saved, so that it is brought back after a start or a flush of the store.
     #[must_use]

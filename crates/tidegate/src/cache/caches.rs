@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 use super::builder::CacheBuilder;
 use super::codec::Json;
 use super::errors::CacheError;
+use super::hot::{DEFAULT_HOT_KEYS, MAX_HOT_KEYS};
 use super::hub::{Hub, HubOptions, Owner};
 use super::ticks::Ticks;
 
@@ -39,6 +40,7 @@ impl Caches {
             local_bytes: DEFAULT_LOCAL_BYTES,
             tokio_time: false,
             hot_file: None,
+            hot_keys: DEFAULT_HOT_KEYS,
             mutant_joins_old_flights: false,
         }
     }
@@ -59,6 +61,13 @@ impl Caches {
     #[must_use]
     pub fn local_bytes_left(&self) -> usize {
         self.hub.local_bytes_left()
+    }
+
+    /// The store may have lost entries, by a restart, a flush or evictions: those that are read most are looked for now, and what the store
+    /// lacks of them is loaded, as after notices that were missed. Caches find most such losses themselves; this is for whoever hears
+    /// of one earlier, such as a watch.
+    pub fn rewarm(&self) {
+        self.hub.each_space(|space| space.rewarm());
     }
 
     /// Ends the tasks: loads that run are dropped, whoever waits for them is told [`CacheError::Stopping`]; then closes the
@@ -83,6 +92,7 @@ pub struct CachesBuilder {
     local_bytes: usize,
     tokio_time: bool,
     hot_file: Option<PathBuf>,
+    hot_keys: usize,
     mutant_joins_old_flights: bool,
 }
 
@@ -116,6 +126,14 @@ impl CachesBuilder {
         self
     }
 
+    /// How many of the keys that are read most each cache knows and brings back, at most [`MAX_HOT_KEYS`], unless
+    /// [`CacheBuilder::hot_keys`] says otherwise; [`DEFAULT_HOT_KEYS`] if not given, 0 is none.
+    #[must_use]
+    pub fn hot_keys(mut self, keys: usize) -> Self {
+        self.hot_keys = keys;
+        self
+    }
+
     /// Takes the time from Tokio's clock, which a test can pause. Dearer at each hit.
     #[must_use]
     pub fn tokio_time(mut self) -> Self {
@@ -135,10 +153,14 @@ impl CachesBuilder {
     /// Starts the tasks of its own on the current Tokio runtime.
     ///
     /// # Errors
-    /// [`CacheError::Configuration`]: a budget of 0, or not called in a Tokio runtime.
+    /// [`CacheError::Configuration`]: a budget of 0, too many hot keys, or not called in a Tokio runtime.
     pub fn start(self) -> Result<Caches, CacheError> {
         if !(1..=tokio::sync::Semaphore::MAX_PERMITS).contains(&self.load_budget) {
             return Err(CacheError::Configuration("load_budget must be 1 or more".to_owned()));
+        }
+        if self.hot_keys > MAX_HOT_KEYS {
+            let why = format!("hot_keys is 0 to {MAX_HOT_KEYS}, not {}", self.hot_keys);
+            return Err(CacheError::Configuration(why));
         }
         let runtime = Handle::try_current().map_err(|_| {
             CacheError::Configuration("start caches within a Tokio runtime: their loads run there".to_owned())
@@ -149,6 +171,7 @@ impl CachesBuilder {
             local_bytes: self.local_bytes,
             ticks: if self.tokio_time { Ticks::tokio() } else { Ticks::coarse() },
             hot_file: self.hot_file,
+            hot_keys: self.hot_keys,
             mutant_joins_old_flights: self.mutant_joins_old_flights,
         };
         let hub = Hub::start(self.store, options, runtime);

@@ -26,7 +26,7 @@ pub(super) struct Gate {
     permits: Arc<Semaphore>,
     budget: usize,
     rate: Mutex<Governor>,
-    has_rate: bool,
+    loads_a_second: Option<NonZeroU32>,
     /// When loads may begin: between its place in the rate and its beginning a load asks for a lease, and those that a slow
     /// answer held up must not begin all at once.
     beginnings: Mutex<Governor>,
@@ -92,7 +92,7 @@ impl Gate {
             permits: Arc::new(Semaphore::new(budget)),
             budget,
             rate: Mutex::new(Governor::new(rate)),
-            has_rate: rate.is_some(),
+            loads_a_second: rate,
             beginnings: Mutex::new(Governor::new(rate)),
             waiting: AtomicUsize::new(0),
             mean_us: AtomicU64::new(0),
@@ -100,9 +100,9 @@ impl Gate {
         }
     }
 
-    /// Whether it bounds loads a second.
-    pub(super) fn has_rate(&self) -> bool {
-        self.has_rate
+    /// Its bound on loads a second, if it has one.
+    pub(super) fn loads_a_second(&self) -> Option<u32> {
+        self.loads_a_second.map(NonZeroU32::get)
     }
 
     fn rate(&self) -> MutexGuard<'_, Governor> {

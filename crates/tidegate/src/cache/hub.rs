@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_backend::{CacheNotice, CacheStore};
+use tidegate_backend::{CacheKey, CacheNotice, CacheStore};
 use tidegate_core::Map;
+use tidegate_core::hot::Report;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
@@ -17,6 +18,7 @@ use super::errors::CacheError;
 use super::governor::Gate;
 use super::guard::Guarded;
 use super::hot::list::Lists;
+use super::hot::told;
 use super::membership::Register;
 use super::sink::Sink;
 use super::ticks::{COARSE_LAG_MS, Ticks, chance};
@@ -51,6 +53,10 @@ pub(super) trait Space: Send + Sync {
     fn upkeep(self: Arc<Self>);
     /// The encoded keys that are read most, the hottest first.
     fn hot_keys(&self) -> Vec<Bytes>;
+    /// What was read most in the last windows.
+    fn hot_report(&self) -> Report<CacheKey>;
+    /// The store may have lost entries: those that are read most are to be brought back.
+    fn rewarm(&self);
 }
 
 pub(super) struct Hub {
@@ -76,6 +82,8 @@ pub(super) struct Hub {
     pub(super) local_bytes: usize,
     /// Hot keys as they were saved.
     pub(super) lists: Lists,
+    /// How many a cache knows that says nothing of it.
+    pub(super) hot_keys: usize,
     /// See `CachesBuilder::mutant_joins_old_flights`.
     pub(super) mutant_joins_old_flights: bool,
 }
@@ -87,6 +95,7 @@ pub(super) struct HubOptions {
     pub(super) local_bytes: usize,
     pub(super) ticks: Ticks,
     pub(super) hot_file: Option<PathBuf>,
+    pub(super) hot_keys: usize,
     pub(super) mutant_joins_old_flights: bool,
 }
 
@@ -97,6 +106,7 @@ impl Hub {
         let ticks = options.ticks;
         let hub = Arc::new(Self {
             lists: Lists::new(Arc::clone(&store), options.hot_file),
+            hot_keys: options.hot_keys,
             store: Guarded::new(store, ticks),
             gate: Arc::new(Gate::new(options.load_budget, options.load_rate, ticks)),
             ticks,
@@ -136,6 +146,7 @@ impl Hub {
                 }
             }
         });
+        hub.spawn(told::run(Arc::clone(&hub)));
         hub
     }
 
@@ -250,12 +261,12 @@ impl Hub {
         *self.local_left.lock().unwrap_or_else(PoisonError::into_inner) += bytes;
     }
 
-    fn each_space(&self, act: impl Fn(&Arc<dyn Space>)) {
+    pub(super) fn each_space(&self, mut act: impl FnMut(&Arc<dyn Space>)) {
         let spaces: Vec<_> = {
             let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
             spaces.values().filter_map(Weak::upgrade).collect()
         };
-        spaces.iter().for_each(act);
+        spaces.iter().for_each(&mut act);
     }
 
     pub(super) fn space(&self, namespace: &str) -> Option<Arc<dyn Space>> {

@@ -37,6 +37,14 @@ pub struct CacheStats {
     pub oversize: u64,
     /// Bytes in the store that could not be read: a miss, and removed.
     pub unreadable: u64,
+    /// Hot keys that a warm-up found in the store.
+    pub rewarm_found: u64,
+    /// Hot keys that a warm-up loaded.
+    pub rewarm_loads: u64,
+    /// Hot keys that a warm-up tried to load, and there was none.
+    pub rewarm_absences: u64,
+    /// Hot keys whose load failed in a warm-up.
+    pub rewarm_failures: u64,
     /// Loads that run or wait now.
     pub flights: usize,
     /// Copies in the in-process level now.
@@ -86,6 +94,10 @@ counts! {
     overloaded = "tidegate_cache_overloaded_total";
     oversize = "tidegate_cache_oversize_total";
     unreadable = "tidegate_cache_unreadable_total";
+    rewarm_found = "tidegate_cache_rewarmed_total", "outcome" => "found";
+    rewarm_loads = "tidegate_cache_rewarmed_total", "outcome" => "loaded";
+    rewarm_absences = "tidegate_cache_rewarmed_total", "outcome" => "absent";
+    rewarm_failures = "tidegate_cache_rewarmed_total", "outcome" => "failed";
 }
 
 /// The counters and where they are told.

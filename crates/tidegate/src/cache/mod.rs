@@ -8,7 +8,7 @@
 //! - `space`: the insides of one cache; `read`, `write`: its verbs; `local`: the in-process level; `tags`.
 //! - `relay`: [`Relay`], what commits of a ledger make old is invalidated, whatever dies in between; `sink`: what else its
 //!   outbox says, and what a caller delivers by himself.
-//! - `hot`: which keys are read most; `warm`: what is done for them.
+//! - `hot`: which keys are read most; `warm`: what is done for them; `rewarm`: how they are brought back.
 //! - [`membership`]: ids that surely do not exist are not loaded.
 //! - `owed`: what this process has committed and the store does not know yet.
 //! - `flight`: one load a key and process; `load`, `attempt`: what it does; `chain`: loads within loads; `memory`: what
@@ -50,6 +50,7 @@ mod metrics;
 mod owed;
 mod read;
 mod relay;
+mod rewarm;
 pub(crate) mod sink;
 mod space;
 mod striped;

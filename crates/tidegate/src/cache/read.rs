@@ -80,7 +80,7 @@ where
     #[inline]
     pub(super) fn sampled(self: &Arc<Self>, key: &K, written: &KeyWriter) -> &Arc<Self> {
         if sample::is_due() {
-            self.hot.count(key, written.as_bytes());
+            self.hot.count(key, written.as_bytes(), self.hub.ticks.now());
         }
         self
     }

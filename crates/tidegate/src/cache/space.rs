@@ -10,6 +10,7 @@ use tidegate_backend::{CacheKey, CacheNotice};
 use tidegate_core::Millis;
 use tidegate_core::cache::entry::MAX_TAGS;
 use tidegate_core::cache::{Entry, EntryId, Freshness, Header, Key, Life, TagStamp, Ttl};
+use tidegate_core::hot::Report;
 
 use super::codec::{Codec, unpack};
 use super::crowd::Askers;
@@ -394,7 +395,7 @@ where
             local.forget_all();
         }
         self.flights.detach_all();
-        self.hot.rounds.gap.store(true, Ordering::Relaxed);
+        self.rewarm();
     }
 
     fn upkeep(self: Arc<Self>) {
@@ -404,6 +405,14 @@ where
 
     fn hot_keys(&self) -> Vec<Bytes> {
         self.hot.hottest(self.hot.most, self.hub.ticks.now()).into_iter().map(|hot| hot.encoded).collect()
+    }
+
+    fn hot_report(&self) -> Report<CacheKey> {
+        self.hot.report(self.hub.ticks.now()).named(|encoded| self.cache_key(&encoded))
+    }
+
+    fn rewarm(&self) {
+        self.hot.rounds.gap.store(true, Ordering::Relaxed);
     }
 }
 

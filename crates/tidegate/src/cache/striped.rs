@@ -65,6 +65,11 @@ impl Default for Striped {
 impl Striped {
     #[inline]
     pub(super) fn one(&self) {
+        self.add(1);
+    }
+
+    #[inline]
+    pub(super) fn add(&self, more: u64) {
         let mut mine = MINE.get();
         if mine == UNCLAIMED {
             mine = claim();
@@ -72,9 +77,9 @@ impl Striped {
         let Some(Stripe(count)) = self.0.get(mine) else { return };
         if mine < OWNED {
             // Nobody else writes it.
-            count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+            count.store(count.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
         } else {
-            count.fetch_add(1, Ordering::Relaxed);
+            count.fetch_add(more, Ordering::Relaxed);
         }
     }
 

@@ -1,7 +1,8 @@
 //! What is done for the hottest keys: their copies are pinned in process, refreshed before they turn stale, and brought back
 //! after a start, a flush, or whatever else has emptied the store.
 //!
-//! All of it is work that can wait: it takes from the budget of loads only what misses leave (`governor`).
+//! All of it is work that can wait: it takes from the budget of loads only what misses leave (`governor`). When a warm-up begins is
+//! said here, how it goes in `rewarm`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,12 +13,9 @@ use tidegate_core::cache::Key;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::flight::{Landing, Outcome};
-use super::governor::admit_spare_within;
 use super::handle::Cache;
 use super::hot::HotKey;
-use super::load::Want;
-use super::read::Asked;
+use super::rewarm::{End, Warmed};
 use super::space::Inner;
 use super::ticks::chance;
 
@@ -31,12 +29,10 @@ const AHEAD_MS: i64 = 1_500;
 const MISSES: usize = 8;
 /// Between two warm-ups, milliseconds.
 const WARM_AGAIN_MS: u64 = 3_000;
+/// Doubled so often at most while warm-ups end because loads fail: 48 s.
+const MOST_DOUBLINGS: u32 = 4;
 /// Processes that lost the same notices do not all begin at once.
 const SPREAD: Duration = Duration::from_millis(200);
-/// Keys that are asked for together.
-const PART: usize = 100;
-/// Loads a second of a warm-up where no `load_rate` says otherwise.
-const LOADS_A_SECOND: u32 = 100;
 
 impl<K, V> Cache<K, V>
 where
@@ -54,13 +50,6 @@ where
 /// So many of the hot keys missed within a second or so: the store has lost them.
 fn misses_of(known: usize) -> usize {
     known.div_ceil(2).clamp(2, MISSES).max(known / 50)
-}
-
-/// What a warm-up did.
-#[derive(Default)]
-struct Warmed {
-    found: usize,
-    loaded: usize,
 }
 
 impl<K, V> Inner<K, V>
@@ -111,9 +100,10 @@ where
         let mut again = now + RANK_EVERY_MS;
         let Some(local) = &self.local else { return again };
         let mut room = local.most_pinned();
-        let mut pinned = Vec::new();
+        let (mut pinned, mut copied) = (Vec::new(), Vec::new());
         for hot in &ranked {
             let Some(kept) = local.get(&hot.encoded) else { continue };
+            copied.push(&hot.encoded);
             let weight = local.weight_of(&hot.encoded, &kept);
             if local.may_be_pinned(weight) && weight <= room {
                 room -= weight;
@@ -135,14 +125,16 @@ where
             }
         }
         self.hot.pin(pinned.into_iter());
+        self.touch(&copied);
         again
     }
 
-    /// Begins a warm-up of what is hot now, unless one runs or has just been begun.
+    /// Begins a warm-up of what is hot now, unless one runs or has just been begun, or loads fail.
     fn warm_again(self: &Arc<Self>, now: i64, why: &'static str) -> bool {
         let rounds = &self.hot.rounds;
         let (at, last) = (now.unsigned_abs(), rounds.warmed_at.load(Ordering::Relaxed));
-        if (last > 0 && at < last + WARM_AGAIN_MS) || rounds.warms.swap(true, Ordering::Relaxed) {
+        let pause = WARM_AGAIN_MS << rounds.failed.load(Ordering::Relaxed).min(MOST_DOUBLINGS);
+        if (last > 0 && at < last + pause) || rounds.warms.swap(true, Ordering::Relaxed) {
             return false;
         }
         rounds.warmed_at.store(at + 1, Ordering::Relaxed);
@@ -155,77 +147,35 @@ where
         })
     }
 
-    /// Reads what the store has of `keys` into the in-process level, and loads the rest, spread over time.
+    /// Brings `keys` back, and says what came of it.
     async fn warm_up(self: &Arc<Self>, why: &'static str, keys: Vec<(K, Bytes)>) {
         if !keys.is_empty() {
             let span = tracing::debug_span!("cache.warm", namespace = %self.namespace, why, keys = keys.len());
             let warm = async {
                 let began = Instant::now();
                 let mut warmed = Warmed::default();
-                let whole = self.warm_all(&keys, &mut warmed).await;
-                let Warmed { found, loaded } = warmed;
-                tracing::debug!(found, loaded, whole, took_ms = began.elapsed().as_millis() as u64, "warmed");
+                let end = self.bring_back(&keys, &mut warmed).await;
+                let Warmed { found, loaded, absent, failed, .. } = warmed;
+                let counts = &self.metrics.counts;
+                counts.rewarm_found.add(found);
+                counts.rewarm_loads.add(loaded);
+                counts.rewarm_absences.add(absent);
+                counts.rewarm_failures.add(failed);
+                let took_ms = began.elapsed().as_millis() as u64;
+                tracing::debug!(found, loaded, absent, failed, ?end, took_ms, "warmed");
+                if end == End::Failing {
+                    tracing::warn!(namespace = %self.namespace, failed, "hot keys are not brought back for now: loads fail");
+                    self.hot.rounds.failed.fetch_add(1, Ordering::Relaxed);
+                } else if loaded + absent > 0 {
+                    self.hot.rounds.failed.store(0, Ordering::Relaxed);
+                }
+                // What is not back now is asked for again.
+                if matches!(end, End::Down | End::Crowded | End::Failing) {
+                    self.hot.rounds.gap.store(true, Ordering::Relaxed);
+                }
             };
             warm.instrument(span).await;
         }
         self.hot.rounds.warms.store(false, Ordering::Relaxed);
     }
-
-    /// Whether it came to its end: the store answered.
-    async fn warm_all(self: &Arc<Self>, keys: &[(K, Bytes)], warmed: &mut Warmed) -> bool {
-        let paced = self.gates().iter().any(|gate| gate.has_rate());
-        let pause = if paced { Duration::ZERO } else { Duration::from_secs(1) / LOADS_A_SECOND };
-        let mut next = Instant::now();
-        let mut landings = Vec::new();
-        for part in keys.chunks(PART) {
-            let plain: Vec<K> = part.iter().map(|(key, _)| key.clone()).collect();
-            let asked: Vec<(usize, Bytes)> = part.iter().map(|(_, encoded)| encoded.clone()).enumerate().collect();
-            let Some(answers) = self.try_store_many(&plain, &asked).await else { return false };
-            let mut hinted = Vec::new();
-            for ((at, encoded), answer) in asked.into_iter().zip(answers) {
-                match answer {
-                    Asked::Answered(answer) => warmed.found += usize::from(answer.is_ok()),
-                    // What has just failed is not worth another load.
-                    Asked::Missing(_) if self.memory.holds(&encoded, self.hub.ticks.now()) => {}
-                    Asked::Missing(hint) => hinted.push((at, encoded, hint)),
-                }
-            }
-            shuffle(&mut hinted);
-            // A loader that batches is asked once for all of them.
-            let step = if self.loader.batches() { hinted.len().max(1) } else { 1 };
-            while !hinted.is_empty() {
-                let rest = hinted.split_off(step.min(hinted.len()));
-                let some = std::mem::replace(&mut hinted, rest);
-                tokio::time::sleep_until(next).await;
-                next = next.max(Instant::now()) + pause;
-                let Ok(permit) = admit_spare_within(self.gates(), self.knobs.hard_timeout).await else { return false };
-                if step > 1 {
-                    landings
-                        .extend(self.start_many(&plain, some, Some(permit)).into_iter().map(|(.., landing)| landing));
-                } else if let Some((at, encoded, hint)) = some.into_iter().next() {
-                    landings.push(self.start(&plain[at], &encoded, Want::Load(hint), Some(permit), None));
-                }
-                if self.hub.is_stopping() {
-                    return false;
-                }
-            }
-        }
-        for landing in landings {
-            warmed.loaded += usize::from(has_landed(landing).await);
-        }
-        true
-    }
-}
-
-/// Processes that bring the same keys back go through each part in another order, so that each loads some of them.
-fn shuffle<T>(items: &mut [T]) {
-    for last in (1..items.len()).rev() {
-        items.swap(last, (chance() * (last + 1) as f64) as usize);
-    }
-}
-
-/// Whether a flight came to something.
-async fn has_landed<V>(mut landing: Landing<V>) -> bool {
-    let landed = landing.wait_for(Option::is_some).await;
-    landed.is_ok_and(|landed| landed.as_ref().is_some_and(|landed| matches!(landed.result, Outcome::Found(..))))
 }

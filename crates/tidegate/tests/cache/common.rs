@@ -62,6 +62,8 @@ pub struct Faulty {
     pub readonly: AtomicBool,
     pub told: AtomicU64,
     pub reads: AtomicU64,
+    /// Keys that were touched.
+    pub touched: AtomicU64,
     pub operations: Mutex<HashMap<&'static str, u64>>,
 }
 
@@ -94,6 +96,7 @@ impl Faulty {
             readonly: AtomicBool::new(false),
             told: AtomicU64::new(0),
             reads: AtomicU64::new(0),
+            touched: AtomicU64::new(0),
             operations: Mutex::default(),
         })
     }
@@ -190,6 +193,13 @@ impl CacheStore for Faulty {
             self.writable().await?;
             self.told.fetch_add(notices.len() as u64, Ordering::SeqCst);
             self.inner.tell(notices).await
+        })
+    }
+    fn touch<'a>(&'a self, keys: &'a [CacheKey]) -> BoxFuture<'a, StoreResult<Vec<bool>>> {
+        Box::pin(async move {
+            self.touched.fetch_add(keys.len() as u64, Ordering::SeqCst);
+            self.up().await?;
+            self.inner.touch(keys).await
         })
     }
     fn heard(&self) -> BoxFuture<'_, Vec<CacheNotice>> {

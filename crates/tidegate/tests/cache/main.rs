@@ -8,7 +8,7 @@
 //! - `entries`: 39, 41, 44, 46, 47, 49: lives, absences, garbage, keys, large values.
 //! - `away`: 51, 52: the store away, budgets and rates.
 //! - `invalidate_in`: 11, on SQLite and PostgreSQL. `examples`: the examples run.
-//! - `hot`, `warm`: keys that are read most; pinned, refreshed early, brought back.
+//! - `hot`, `warm`, `rewarm`: keys that are read most; pinned, refreshed early, kept in the store, brought back by all processes together.
 //! - `spans`: what is told to a collector of traces.
 //! - `many`: `get_many`, `warm`; 42 through the whole cache (its property is tested in `tidegate-core`).
 //!
@@ -34,5 +34,7 @@ mod races;
 #[cfg(feature = "embedded")]
 mod spans;
 mod speed;
+#[cfg(feature = "redis")]
+mod rewarm;
 #[cfg(feature = "redis")]
 mod warm;

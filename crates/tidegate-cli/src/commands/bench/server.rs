@@ -122,6 +122,14 @@ impl Server {
         self.done(&["ACL", "SETUSER", "default", if silent { "-xread" } else { "+xread" }])
     }
 
+    /// Takes every key away.
+    ///
+    /// # Errors
+    /// [`Failure::Work`].
+    pub fn flush(&self) -> Result {
+        self.done(&["FLUSHALL"])
+    }
+
     fn signal(&self, signal: Signal) -> Result {
         kill_process(Pid::from_child(&self.child), signal)
             .map_err(|e| Failure::Work(format!("cannot signal the private Redis: {e}")))

@@ -1,27 +1,27 @@
 //! Which keys of a cache are read most, in this process and lately.
 //!
-//! - `sketch`: the counters. `sample`: which reads are counted. `list`: how the hottest are saved.
-//! - What is done with them: `local` pins them, `warm` refreshes them early and brings them back.
+//! - The counters are [`tidegate_core::hot::Sketch`]. `sample`: which reads are counted. `list`: how the hottest are saved. `told`: how
+//!   processes tell each other of them.
+//! - What is done with them: `local` pins them, `warm` refreshes them early and brings them back, `touch` keeps the store from
+//!   evicting what is read from copies in process.
 
 pub(super) mod list;
 pub(super) mod sample;
-mod sketch;
+pub(super) mod told;
+pub(super) mod touch;
 
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bytes::Bytes;
 use tidegate_core::Set;
-
-use sketch::Sketch;
+use tidegate_core::hot::{MAX_REPORTED, Ranked, Report, Sketch};
 
 /// How many hot keys a cache knows, if not said otherwise.
 pub const DEFAULT_HOT_KEYS: usize = 1_000;
 /// Most hot keys that a cache may be told to know.
 pub const MAX_HOT_KEYS: usize = 10_000;
-/// Counts are halved so often, milliseconds: what was hot a few minutes ago is forgotten.
-const HALF_LIFE_MS: i64 = 30_000;
 /// Fewer reads a second do not make a key hot enough to be pinned and refreshed before its time: as many as keep it in process
 /// by themselves.
 const HOT_A_SECOND: f64 = 1.0;
@@ -42,11 +42,14 @@ pub struct HotKey<K> {
     pub error: f64,
 }
 
+/// A key, encoded and as it is.
+type Named<K> = (Bytes, K);
+
 /// What a cache knows of its hot keys.
 pub(super) struct Hot<K> {
     /// How many; 0: none is looked for.
     pub(super) most: usize,
-    sketch: Mutex<Sketch<K>>,
+    sketch: Mutex<Sketch<Named<K>>>,
     hasher: foldhash::fast::RandomState,
     /// The hashes of the hottest, for whoever must know at once.
     hottest: Arc<Hottest>,
@@ -64,8 +67,14 @@ pub(super) struct Rounds {
     pub(super) warms: AtomicBool,
     /// The last was begun, plus one; 0: never.
     pub(super) warmed_at: AtomicU64,
-    /// Notices were missed since.
+    /// Notices were missed since, or somebody asked for it.
     pub(super) gap: AtomicBool,
+    /// So many in a row ended because loads fail.
+    pub(super) failed: AtomicU32,
+    /// Keys are being touched.
+    pub(super) touches: AtomicBool,
+    /// How often keys were touched.
+    pub(super) touched: AtomicUsize,
 }
 
 /// The hashes of the hottest keys, and those whose copies are pinned.
@@ -117,7 +126,7 @@ impl<K: Clone> Hot<K> {
         (self.hasher.clone(), Arc::clone(&self.hottest))
     }
 
-    fn sketch(&self) -> MutexGuard<'_, Sketch<K>> {
+    fn sketch(&self) -> MutexGuard<'_, Sketch<Named<K>>> {
         self.sketch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -130,17 +139,17 @@ impl<K: Clone> Hot<K> {
 
     /// Counts a read of `key` that stands for some.
     #[cold]
-    pub(super) fn count(&self, key: &K, encoded: &[u8]) {
+    pub(super) fn count(&self, key: &K, encoded: &[u8], now: i64) {
         let stands_for = sample::taken();
         if self.most > 0 {
-            let name = || (Bytes::copy_from_slice(encoded), key.clone());
-            self.sketch().count(self.hash(encoded), stands_for, name);
+            let name = || ((Bytes::copy_from_slice(encoded), key.clone()), encoded.len());
+            self.sketch().count(now, self.hash(encoded), stands_for, name);
         }
     }
 
     /// A key that was hot before this process began, the hottest at rank 0: known, until it is read or forgotten.
     pub(super) fn seed(&self, key: &K, encoded: &Bytes, rank: usize) {
-        self.sketch().seed(self.hash(encoded), rank, || (encoded.clone(), key.clone()));
+        self.sketch().seed(self.hash(encoded), rank, || ((encoded.clone(), key.clone()), encoded.len()));
     }
 
     /// A key was neither in process nor in the store.
@@ -165,8 +174,8 @@ impl<K: Clone> Hot<K> {
     pub(super) fn rank(&self, now: i64) -> Vec<HotKey<K>> {
         let mut sketch = self.sketch();
         sketch.age(now);
-        let ranked = sketch.hottest(self.most, now);
         let span = sketch.span_s(now);
+        let ranked = rated(sketch.hottest(self.most), span);
         drop(sketch);
         let is_hot =
             |hot: &HotKey<K>| (hot.reads_per_second - hot.error) * span / span.max(SHORTEST_SPAN_S) >= HOT_A_SECOND;
@@ -178,11 +187,25 @@ impl<K: Clone> Hot<K> {
 
     /// The hottest as they were counted so far.
     pub(super) fn hottest(&self, most: usize, now: i64) -> Vec<HotKey<K>> {
-        self.sketch().hottest(most.min(self.most), now)
+        let sketch = self.sketch();
+        rated(sketch.hottest(most.min(self.most)), sketch.span_s(now))
+    }
+
+    /// What was read most in the last windows, by encoded keys.
+    pub(super) fn report(&self, now: i64) -> Report<Bytes> {
+        self.sketch().report(MAX_REPORTED, now).named(|(encoded, _)| encoded)
     }
 
     /// Pins the copies of these keys, and no others.
     pub(super) fn pin<'a>(&self, keys: impl Iterator<Item = &'a Bytes>) {
         self.hottest.pin(keys.map(|key| self.hash(key)).collect());
     }
+}
+
+fn rated<K>(ranked: Vec<Ranked<Named<K>>>, span_s: f64) -> Vec<HotKey<K>> {
+    let rated = |Ranked { name: (encoded, key), count, over }: Ranked<Named<K>>| {
+        let (reads_per_second, error) = (count as f64 / span_s, over as f64 / span_s);
+        HotKey { key, encoded, reads_per_second, error }
+    };
+    ranked.into_iter().map(rated).collect()
 }

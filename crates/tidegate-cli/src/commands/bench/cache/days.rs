@@ -181,7 +181,7 @@ fn fill(setup: &Setup) -> Result {
 }
 
 /// The most loads that began in any second from one of them on, of those within `from..to`.
-fn most_in_a_second(loads: &[(u64, u64)], from: u64, to: u64) -> u64 {
+pub(super) fn most_in_a_second(loads: &[(u64, u64)], from: u64, to: u64) -> u64 {
     let mut begun: Vec<u64> = loads.iter().map(|(began, _)| *began).filter(|at| (from..to).contains(at)).collect();
     begun.sort_unstable();
     let within = |at: usize| begun[at..].partition_point(|other| *other < begun[at] + SECOND_US);

@@ -2,6 +2,7 @@
 //!
 //! - [`hits`]: hits in process, in Redis, many at once. [`crowds`]: thousands of callers of one key. [`days`]: the bus, Redis
 //!   and the database away. [`floods`]: ids that do not exist, keys that were filled together.
+//!   [`rewarm`]: hot keys that Redis has lost.
 //! - [`process`], [`child`]: processes with a cache of their own.
 
 mod child;
@@ -10,6 +11,7 @@ mod days;
 mod floods;
 mod hits;
 mod process;
+mod rewarm;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +30,7 @@ use crate::output;
 pub use self::child::run as serve;
 
 /// The cases by name, with what each measures.
-const CASES: [(&str, &str); 12] = [
+const CASES: [(&str, &str); 13] = [
     ("local", "hits in process, one thread, beside the map's own get"),
     ("store", "hits in Redis, no copies in process, beside GET and decoding by the bare client"),
     ("many", "pages of 100 from Redis, beside MGET and decoding by the bare client"),
@@ -41,6 +43,7 @@ const CASES: [(&str, &str); 12] = [
     ("database", "the database down for 60 s"),
     ("unknown", "1,000,000 ids that do not exist through the library, 50,000 over HTTP"),
     ("jitter", "10,000 keys filled together"),
+    ("rewarm", "Redis loses the hottest 1,000 keys under readers (left out with --redis)"),
 ];
 
 impl Bench<'_> {
@@ -78,6 +81,7 @@ fn cases(wanted: &[&(&str, &str)], bench: &mut Bench<'_>) -> Result {
             "frozen" => days::frozen(bench)?,
             "database" => days::database(bench)?,
             "unknown" => floods::unknown(bench).and_then(|()| floods::unknown_pages(bench))?,
+            "rewarm" => rewarm::rewarm(bench)?,
             _ => floods::jitter(bench)?,
         }
     }

@@ -1,0 +1,26 @@
+//! Which keys of Redis and Valkey are read most: [`look`], over the last seconds.
+//!
+//! Redis 8.6 and newer counts itself, and is asked to for a while. For all others the processes that use Tidegate's cache tell what they
+//! read, copies in process included, which no server could know. Nothing is ever asked with `MONITOR`, and no eviction policy is switched.
+
+pub use tidegate_redis::bigkeys::escaped;
+pub use tidegate_redis::hotkeys::{HotKey, HotKeysOptions, MAX_SECONDS, MAX_TOP, Report, Source};
+
+use tidegate_backend::ErrorKind;
+
+use crate::{Error, Result};
+
+/// Looks at what `url` names: `redis://`, `rediss://`, `redis-sentinel://`, `redis-cluster://`. Takes [`HotKeysOptions::seconds`] where the
+/// servers count, else it is answered at once.
+///
+/// # Errors
+/// [`Error::Configuration`]: the URL is wrong, or a server does not let us in. [`Error::Index`]: a server does not answer; the text says
+/// what to do.
+pub async fn look(url: &str, options: &HotKeysOptions) -> Result<Report> {
+    let failed = |e: tidegate_backend::Error| match e.kind() {
+        ErrorKind::Configuration => Error::Configuration(e.to_string()),
+        _ => Error::Index(e.to_string()),
+    };
+    let redis = tidegate_redis::RedisOptions::parse(url).map_err(failed)?;
+    tidegate_redis::hotkeys::hot_keys(&redis, options).await.map_err(failed)
+}
