@@ -63,6 +63,8 @@ pub enum CacheNotice {
     },
     /// Notices were missed: every in-process copy may be old.
     Gap,
+    /// The store has lost what it held, by a flush or a restart. What each process has heard and keeps is as right as before.
+    Lost,
 }
 
 /// What a store can promise.

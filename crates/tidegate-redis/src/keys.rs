@@ -18,6 +18,7 @@
 //! | `tg:NAME:ch:NAMESPACE` | string, expires | the keys of a cache that were read most |
 //! | `{tg:NAME:cbB}:inv` | stream, expires | what caches tell each other, divided into streams |
 //! | `{tg:NAME:cb}:layout` | string, expires | into how many |
+//! | `{tg:NAME:cb}:born` | string, expires | another one: the server has lost its keys |
 //! | `{tg:NAME:m:NAMESPACE}:state` | string, expires | which generations a membership filter has |
 //! | `{tg:NAME:m:NAMESPACE}:lead` | string, expires | who builds one |
 //! | `{tg:NAME:m:NAMESPACE}:GENERATION:BUCKET` | string, expires | bits of a generation; `n` instead of a number: its additions |
@@ -247,6 +248,10 @@ impl Keys {
 
     pub(crate) fn cache_layout(&self) -> Vec<u8> {
         format!("{{tg:{}:cb}}:layout", self.name).into_bytes()
+    }
+
+    pub(crate) fn cache_birth(&self) -> Vec<u8> {
+        format!("{{tg:{}:cb}}:born", self.name).into_bytes()
     }
 
     fn members(&self, namespace: &str, what: std::fmt::Arguments<'_>) -> Vec<u8> {

@@ -89,7 +89,7 @@ fn namespace(notice: &CacheNotice) -> Option<&str> {
         | CacheNotice::Tag { namespace, .. }
         | CacheNotice::Cleared { namespace }
         | CacheNotice::Woken { namespace, .. } => Some(namespace),
-        CacheNotice::Gap => None,
+        CacheNotice::Gap | CacheNotice::Lost => None,
     }
 }
 

@@ -2,14 +2,14 @@
 //! this one does, and whether a server is one that was not known, so that what was done lately must be done again.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tidegate_backend::{Error, ErrorKind, Result};
 use tidegate_core::cache::Op;
 
-use super::Inner;
+use super::{Inner, ops};
 use super::recent::Done;
 use crate::connect::Call;
 use crate::reply;
@@ -58,13 +58,13 @@ impl Inner {
         let buckets = self.options.buckets.to_string().into_bytes();
         let call = Call::script(
             &scripts::CACHE_BEAT,
-            vec![self.keys.cache_layout()],
-            vec![buckets, LAYOUT_KEPT_MS.as_bytes().to_vec()],
+            vec![self.keys.cache_layout(), self.keys.cache_birth()],
+            vec![buckets, LAYOUT_KEPT_MS.as_bytes().to_vec(), ops::random_id().0.to_vec()],
         );
         let asked = Instant::now();
         let answer = self.connector.one(call).await?;
         let heard = Instant::now();
-        let [seconds, micros, there] = reply::parts::<3>(&answer)?;
+        let [seconds, micros, there, born] = reply::parts::<4>(&answer)?;
         let server = reply::integer(seconds)?.saturating_mul(1_000_000).saturating_add(reply::integer(micros)?);
         self.clock.learn(asked, heard, server);
 
@@ -78,9 +78,22 @@ impl Inner {
         }
         // One that did not answer may be back later as it was.
         known.extend(servers.ids);
+        self.compare_birth(reply::bytes(born)?);
         self.settled.send_if_modified(|settled| std::mem::replace(settled, epoch) != epoch);
         self.settled_epoch.store(epoch, Ordering::Release);
         self.compare_layout(reply::integer(there)?)
+    }
+
+    /// Another birth than the last: the keys are gone, by a flush, a restart, or since another server has come in its place.
+    fn compare_birth(&self, born: &[u8]) {
+        let mut known = self.born.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.is_empty() && **known != *born {
+            tracing::info!("the server has lost the cache's keys");
+            self.lost.notify_one();
+        }
+        if **known != *born {
+            *known = born.into();
+        }
     }
 
     fn compare_layout(&self, there: i64) -> Result<()> {

@@ -68,6 +68,7 @@ impl Proven {
 pub(super) struct Ears {
     told: mpsc::Receiver<Told>,
     woken: Listener,
+    inner: Option<Arc<Inner>>,
     /// Proven once what was given last has been taken in.
     pending: Option<(usize, Instant)>,
 }
@@ -86,6 +87,7 @@ impl Ears {
                     None => return std::future::pending().await,
                 },
                 heard = self.woken.next() => understand(heard, &mut notices),
+                () = lost(self.inner.as_deref()) => notices.push(CacheNotice::Lost),
             }
             while notices.len() < MOST_HEARD {
                 let Some(heard) = self.woken.try_next() else { break };
@@ -105,6 +107,14 @@ impl Ears {
             None => {}
         }
         notices.extend(new);
+    }
+}
+
+/// Until the server has lost its keys.
+async fn lost(inner: Option<&Inner>) {
+    match inner {
+        Some(inner) => inner.lost.notified().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -133,7 +143,7 @@ pub(super) fn start(inner: &Arc<Inner>) -> (Ears, Vec<tokio::task::JoinHandle<()
     });
     let tasks = tasks.collect();
     let woken = Listener::start(inner.connector.options().clone(), inner.keys.woken_channel());
-    (Ears { told, woken, pending: None }, tasks)
+    (Ears { told, woken, inner: Some(Arc::clone(inner)), pending: None }, tasks)
 }
 
 struct Reader {
@@ -373,7 +383,8 @@ mod tests {
         let (sender, told) = mpsc::channel(WAITING);
         // Nobody listens on this port; what is published is not the point.
         let options = RedisOptions::parse("redis://127.0.0.1:1").unwrap();
-        let mut ears = Ears { told, woken: Listener::start(options, "none".to_owned()), pending: None };
+        let woken = Listener::start(options, "none".to_owned());
+        let mut ears = Ears { told, woken, inner: None, pending: None };
         let proven = Proven::new(2);
         assert_eq!(proven.silence(), Duration::MAX);
         let send = async |reader, notices: &[CacheNotice]| {

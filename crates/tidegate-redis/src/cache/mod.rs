@@ -28,7 +28,7 @@ pub use ceiling::BareReads;
 pub use options::RedisCacheOptions;
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ use tidegate_backend::{BoxFuture, CacheKey, CacheNotice, CacheStore, Error, Erro
 use tidegate_core::Millis;
 use tidegate_core::cache::{Op, Reply, RowVersion};
 use tidegate_core::hot::Report;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use self::ears::{Ears, Proven};
@@ -85,6 +85,10 @@ struct Inner {
     divided: AtomicBool,
     /// The largest counter of a tag.
     seen: AtomicU64,
+    /// The server's birth as it was last seen; empty: never yet.
+    born: Mutex<Box<[u8]>>,
+    /// There was another.
+    lost: Notify,
 }
 
 impl RedisCache {
@@ -110,6 +114,8 @@ impl RedisCache {
             settled_epoch: AtomicU64::new(0),
             divided: AtomicBool::new(false),
             seen: AtomicU64::new(0),
+            born: Mutex::default(),
+            lost: Notify::new(),
             connector,
             options,
         });
@@ -340,7 +346,7 @@ impl Inner {
             CacheNotice::Tag { namespace, .. } | CacheNotice::Cleared { namespace } => {
                 xxh3_64_with_seed(namespace.as_bytes(), 0)
             }
-            CacheNotice::Gap => 0,
+            CacheNotice::Gap | CacheNotice::Lost => 0,
         };
         (hash % self.options.buckets as u64) as usize
     }

@@ -47,7 +47,7 @@ fn write(out: &mut Vec<u8>, notice: &CacheNotice) {
         }
         CacheNotice::Cleared { namespace } => begin(CLEARED, namespace),
         CacheNotice::Gap => begin(GAP, ""),
-        CacheNotice::Woken { .. } => {}
+        CacheNotice::Woken { .. } | CacheNotice::Lost => {}
     }
 }
 

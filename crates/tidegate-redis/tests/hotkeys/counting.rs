@@ -117,7 +117,7 @@ async fn what_cannot_be_had_or_does_not_add_up_is_not_used() {
         $14\r\nby-cpu-time-us\r\n*2\r\n$1\r\nx\r\n:120\r\n";
     for (ways, asked, noted) in [
         (Ways { version: "8.4.0", ..WAYS }, 0, "no process tells"),
-        (Ways { start: "-NOPERM no permissions to run the 'hotkeys' command\r\n", ..WAYS }, 1, "NOPERM"),
+        (Ways { start: "-NOPERM no permissions to run the 'hotkeys' command\r\n", ..WAYS }, 1, "no permissions"),
         (Ways { start: "-ERR unknown command 'HOTKEYS'\r\n", ..WAYS }, 1, "unknown command"),
         (Ways { get: "*-1\r\n", ..WAYS }, 4, "do not add up"),
         (Ways { get: TOO_MUCH, ..WAYS }, 4, "do not add up"),

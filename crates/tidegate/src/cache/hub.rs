@@ -296,6 +296,7 @@ impl Hub {
                         space.hear(notice);
                     }
                 }
+                CacheNotice::Lost => self.each_space(|space| space.rewarm()),
                 CacheNotice::Gap => {
                     self.each_space(|space| space.gap());
                     self.gaps.send_modify(|gaps| *gaps += 1);

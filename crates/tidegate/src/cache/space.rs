@@ -365,6 +365,7 @@ where
             }
             CacheNotice::Woken { key, .. } => self.flights.wake(key),
             CacheNotice::Gap => self.gap(),
+            CacheNotice::Lost => self.rewarm(),
         }
     }
 
