@@ -2,15 +2,15 @@
 //! this one does, and whether a server is one that was not known, so that what was done lately must be done again.
 
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_backend::{Error, ErrorKind, Result};
 use tidegate_core::cache::Op;
 
-use super::{Inner, ops};
 use super::recent::Done;
+use super::{Inner, ops};
 use crate::connect::Call;
 use crate::reply;
 use crate::scripts;

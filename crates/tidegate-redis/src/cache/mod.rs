@@ -28,8 +28,8 @@ pub use ceiling::BareReads;
 pub use options::RedisCacheOptions;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;

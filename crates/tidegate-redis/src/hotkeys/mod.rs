@@ -98,8 +98,7 @@ pub struct Report {
 /// [`tidegate_backend::ErrorKind::Unavailable`]: a server does not answer. [`tidegate_backend::ErrorKind::Configuration`]: it does not let
 /// us in.
 pub async fn hot_keys(redis: &RedisOptions, options: &HotKeysOptions) -> Result<Report> {
-    let options =
-        HotKeysOptions { seconds: options.seconds.clamp(1, MAX_SECONDS), top: options.top.clamp(1, MAX_TOP) };
+    let options = HotKeysOptions { seconds: options.seconds.clamp(1, MAX_SECONDS), top: options.top.clamp(1, MAX_TOP) };
     let mut servers = server::of(redis).await?;
     let mut notes = Vec::new();
     if let Some(report) = native::look(&mut servers, &options, &mut notes).await? {

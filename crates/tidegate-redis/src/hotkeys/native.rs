@@ -110,11 +110,8 @@ async fn begin(server: &mut Server, options: &HotKeysOptions) -> Result<Begun> {
 /// What was counted; one's own count is ended and forgotten.
 async fn end(server: &mut Server, ours: bool) -> Result<Option<Counted>> {
     let get = hotkeys("GET");
-    let answers = if ours {
-        ask(server, &[hotkeys("STOP"), get, hotkeys("RESET")]).await?
-    } else {
-        ask(server, &[get]).await?
-    };
+    let answers =
+        if ours { ask(server, &[hotkeys("STOP"), get, hotkeys("RESET")]).await? } else { ask(server, &[get]).await? };
     let answer = answers.into_iter().nth(usize::from(ours));
     Ok(answer.and_then(|answer| answer.ok()).and_then(|value| counted(&value)).filter(adds_up))
 }

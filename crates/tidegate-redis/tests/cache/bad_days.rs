@@ -10,7 +10,9 @@ use tidegate_core::cache::{Op, Reply};
 use tidegate_redis::{Connector, RedisCache, RedisOptions};
 
 use super::common::until;
-use super::shelf::{self, SECOND, apply, fill, hearing, id, invalidate, key, lease, load, open, sized, value};
+use super::shelf::{
+    self, SECOND, apply, fill, hear_until, hearing, id, invalidate, key, lease, load, open, sized, value,
+};
 
 /// The time limit of a call and of what it may wait for first, and what a busy machine may add.
 const LIMIT: Duration = Duration::from_millis(1_000);

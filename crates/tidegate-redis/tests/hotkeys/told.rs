@@ -42,11 +42,9 @@ async fn are_merged(url: &str) {
     let redis = RedisOptions::parse(url).unwrap();
     let found = hot_keys(&redis, &HotKeysOptions { seconds: 9, top: 3 }).await.unwrap();
     assert_eq!((found.source, found.seconds, found.processes), (Source::Sketch, 10.0, 3), "{found:?}");
-    let names: Vec<String> =
-        found.items.iter().map(|hot| String::from_utf8_lossy(&hot.name).into_owned()).collect();
-    let [mug, others, tea] = [(&shop, "mug"), (&other, "mug"), (&shop, "tea")].map(|(shop, key)| {
-        format!("tg:{shop}:c:ns:{{:{key}}}:0")
-    });
+    let names: Vec<String> = found.items.iter().map(|hot| String::from_utf8_lossy(&hot.name).into_owned()).collect();
+    let [mug, others, tea] =
+        [(&shop, "mug"), (&other, "mug"), (&shop, "tea")].map(|(shop, key)| format!("tg:{shop}:c:ns:{{:{key}}}:0"));
     assert_eq!(names, [mug, others, tea], "{found:?}");
     let first = &found.items[0];
     assert_eq!((first.share, first.per_second, first.error), (130.0 / 250.0, Some(13.0), Some(0.0)));

@@ -31,15 +31,7 @@ pub struct CacheBuilder<K, V, C = Json> {
 impl<K, V, C> CacheBuilder<K, V, C> {
     pub(super) fn new(caches: Caches, namespace: &str, codec: C, types: PhantomData<fn(K) -> V>) -> Self {
         let knobs = Knobs { hot_keys: caches.hub.hot_keys, ..Knobs::default() };
-        Self {
-            caches,
-            namespace: namespace.into(),
-            codec,
-            knobs,
-            tags: None,
-            membership: None,
-            types,
-        }
+        Self { caches, namespace: namespace.into(), codec, knobs, tags: None, membership: None, types }
     }
 
     /// Of the value's type, 0 by default: binaries with different numbers never see each other's values, and an

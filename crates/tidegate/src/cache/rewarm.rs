@@ -287,8 +287,9 @@ impl Seats {
 
     /// Others need not wait for their end.
     async fn give_back<K, V: 'static>(self, inner: &Inner<K, V>) {
-        let release =
-            |(seat, token): &(usize, EntryId)| (self.keys[*seat].clone(), Op::Release { holder: Holder::Lease(*token) });
+        let release = |(seat, token): &(usize, EntryId)| {
+            (self.keys[*seat].clone(), Op::Release { holder: Holder::Lease(*token) })
+        };
         let releases: Vec<_> = self.taken.iter().map(release).collect();
         // Where that fails they end by themselves.
         let _ = self.ask(inner, &releases).await;

@@ -31,10 +31,10 @@ mod levels;
 mod many;
 mod one_key;
 mod races;
+#[cfg(feature = "redis")]
+mod rewarm;
 #[cfg(feature = "embedded")]
 mod spans;
 mod speed;
-#[cfg(feature = "redis")]
-mod rewarm;
 #[cfg(feature = "redis")]
 mod warm;

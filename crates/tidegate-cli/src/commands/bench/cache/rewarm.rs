@@ -23,12 +23,13 @@ const LOAD_RATE: NonZeroU32 = NonZeroU32::new(100).expect("100 is not 0");
 const LOAD: Duration = Duration::from_millis(5);
 /// Each cache reads so often: so many keys at each tick.
 const TICK: Duration = Duration::from_millis(5);
-const A_TICK: usize = 4;
+const A_TICK: usize = 2;
 /// The hit rate is told of so much time.
 const WINDOW: Duration = Duration::from_millis(250);
 const BACK: f64 = 0.95;
-/// Reads before the flush, so that the hottest are known; and how long it is watched after.
-const BEFORE: Duration = Duration::from_secs(10);
+/// Reads before the flush, beside some of every key, so that all are known; and how long it is watched after.
+const BEFORE: Duration = Duration::from_secs(5);
+const OF_EACH: usize = 3;
 const AFTER: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
@@ -74,8 +75,16 @@ pub fn rewarm(bench: &mut Bench<'_>) -> Result {
             caches.push((cache_of(&all, &tally)?, all));
         }
         fill(bench, &tally).await?;
-        let readers: Vec<_> =
-            (0_u64..).zip(&caches).map(|(seed, (cache, _))| tokio::spawn(read(cache.clone(), seed, tally.clone()))).collect();
+        let readers: Vec<_> = (0_u64..)
+            .zip(&caches)
+            .map(|(seed, (cache, _))| tokio::spawn(read(cache.clone(), seed, tally.clone())))
+            .collect();
+        for (cache, _) in &caches {
+            let keys: Vec<u64> = (0..KEYS as u64).collect();
+            for _ in 0..OF_EACH {
+                cache.get_many(&keys).await;
+            }
+        }
         tokio::time::sleep(BEFORE).await;
         let known = caches.iter().map(|(cache, _)| cache.hottest(KEYS).len()).min().unwrap_or(0);
         tally.loads.lock().unwrap_or_else(PoisonError::into_inner).clear();
