@@ -34,7 +34,7 @@ pub struct ServerArgs {
     #[arg(long, value_name = "TOKEN", env = "TIDEGATE_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
     /// File that holds the token
-    #[arg(long, value_name = "FILE", env = "TIDEGATE_TOKEN_FILE", conflicts_with = "token")]
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
 }
 
@@ -44,6 +44,12 @@ impl ServerArgs {
     /// # Errors
     /// [`Failure::Usage`] for a URL or token that cannot be one, or a token's file that cannot be read.
     pub fn client(&self) -> Result<Client> {
+        if self.token.is_some() && self.token_file.is_some() {
+            return Err(Failure::Usage(
+                "--token (TIDEGATE_TOKEN) and --token-file (TIDEGATE_TOKEN_FILE) are both set; give one of the two, and unset the other"
+                    .to_owned(),
+            ));
+        }
         let from_file = self.token_file.as_ref().map(|path| {
             std::fs::read_to_string(path).map_err(|e| {
                 Failure::Usage(format!("--token-file (TIDEGATE_TOKEN_FILE): cannot read {}: {e}", path.display()))

@@ -15,7 +15,7 @@ pub struct SourceArgs {
     #[command(flatten)]
     server: ServerArgs,
     /// Open this ledger instead of talking to a server: a stopped one if it is a SQLite file, any other beside its servers
-    #[arg(long, value_name = "URL", conflicts_with = "to")]
+    #[arg(long, value_name = "URL")]
     ledger: Option<String>,
     /// The store of that ledger, to look at its deadlines too [default: the configuration's]
     #[arg(long, value_name = "URL", requires = "ledger")]
@@ -35,8 +35,15 @@ impl SourceArgs {
     /// Opens it. A ledger that is not there is made only with `create`.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for a ledger that cannot be opened. A server is not asked yet.
+    /// [`Failure::Usage`] for a ledger that cannot be opened, or a server named beside it. A server is not asked yet.
     pub async fn open(&self, create: bool) -> Result<Source> {
+        if self.ledger.is_some() && self.server.to.is_some() {
+            return Err(Failure::Usage(
+                "--ledger opens a ledger without a server, --to (TIDEGATE_URL) names a server; give one of the two, and unset \
+                 TIDEGATE_URL for --ledger"
+                    .to_owned(),
+            ));
+        }
         match &self.ledger {
             None => {
                 let client = self.server.client()?;

@@ -61,7 +61,12 @@ impl Run {
 
 /// Runs it to its end.
 pub fn run(args: &[&str]) -> Run {
-    command(args).output().expect("the binary runs").into()
+    run_with(args, &[])
+}
+
+/// The same with variables in its environment.
+pub fn run_with(args: &[&str], variables: &[(&str, &str)]) -> Run {
+    command(args).envs(variables.iter().copied()).output().expect("the binary runs").into()
 }
 
 /// A running `tidegate serve` on a free port.

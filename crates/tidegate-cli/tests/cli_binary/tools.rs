@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Serve, folder, ledger, run, write};
+use crate::support::{Serve, folder, ledger, run, run_with, write};
 
 const COMMANDS: [&str; 24] = [
     "serve",
@@ -62,6 +62,18 @@ fn usage_is_2_and_an_absent_server_is_3() {
         let failed = run(&args).expect(3, &["http://127.0.0.1:9", "cannot be reached", "--to"]);
         assert_eq!(failed.out, "", "{args:?}");
     }
+}
+
+/// Who has set a variable long ago did not give the flag that the refusal speaks of.
+#[test]
+fn a_flag_against_a_variable_is_told_with_the_variable() {
+    let to = [("TIDEGATE_URL", "http://127.0.0.1:9")];
+    for args in [&["reconcile"][..], &["export", "skus"], &["import-posts", "-"]] {
+        let args = [args, &["--ledger", "sqlite:/nonexistent/l.db"]].concat();
+        run_with(&args, &to).expect(2, &["--ledger", "TIDEGATE_URL", "unset"]);
+    }
+    let token = [("TIDEGATE_TOKEN", "word")];
+    run_with(&["clock", "show", "--token-file", "/nonexistent"], &token).expect(2, &["TIDEGATE_TOKEN", "unset"]);
 }
 
 #[test]

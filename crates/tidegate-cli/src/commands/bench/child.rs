@@ -13,8 +13,6 @@ use crate::load::target::Target;
 
 /// How long a start and a stop may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Ticks a second in `/proc/<pid>/stat`: part of Linux's interface, whatever the kernel runs at.
-const TICKS: f64 = 100.0;
 
 /// A running process. Killed when dropped; better end it with [`Server::stop`].
 pub struct Server {
@@ -75,11 +73,7 @@ impl Server {
 
     /// Processor time it has used so far, seconds.
     pub fn cpu_seconds(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        // The name in brackets may hold blanks; utime and stime are the 12th and 13th field after it.
-        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-        let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
-        (ticks(11) + ticks(12)) / TICKS
+        super::process::cpu_seconds(self.child.id())
     }
 
     /// Memory it holds, bytes.

@@ -1,12 +1,13 @@
 //! `tidegate bench`: rates and latencies, each beside the bare thing it is built on, measured in the same run.
 //!
-//! - [`orders`], [`cache`], [`deadlines`], [`locks`], [`feed`]: the cases.
+//! - [`orders`], [`cache`], [`deadlines`], [`locks`], [`feed`], [`big_keys`], [`watch`]: the cases.
 //! - [`child`]: the server under test, a process of its own. [`process`]: processes that obey. [`server`]: private Redis
 //!   servers; [`private`]: private servers of other kinds. [`redis`]: the client by itself; [`on_redis`]: what
 //!   cases on Redis share. [`bare`]: the bare HTTP handler.
 //! - [`line`]: one figure, and how it is printed. [`machine`]: on what it was measured.
 
 mod bare;
+mod big_keys;
 mod cache;
 mod child;
 mod deadlines;
@@ -20,6 +21,7 @@ mod private;
 mod process;
 mod redis;
 mod server;
+mod watch;
 
 use clap::ValueEnum;
 
@@ -50,7 +52,7 @@ pub struct Args {
     /// Folder for the ledgers: put it on the disk that is to be measured [default: a temporary one]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<std::path::PathBuf>,
-    /// Measure cache, deadlines, locks, feed on this Redis or Valkey; keys named tidegate_bench_.. are made and deleted [default: a private one]
+    /// Measure cache, deadlines, locks, feed, big-keys, watch on this Redis or Valkey; keys named tidegate_bench_.. are made and deleted [default: a private one]
     #[arg(long, value_name = "URL")]
     redis: Option<String>,
     /// Print one JSON object a line
@@ -79,6 +81,10 @@ enum What {
     LocksProcess,
     /// The feed: pages beside the pipelined read of every set and a join, first visits, publishing, memory, a loss
     Feed,
+    /// Big keys: both routes beside redis-cli --memkeys, and whether they find the largest
+    BigKeys,
+    /// The watch: what it costs to be watched, and to be looked at by the doctor
+    Watch,
     /// The bare HTTP handler beside which refusals are measured
     #[value(hide = true)]
     Bare,
@@ -99,6 +105,8 @@ pub fn run(args: Args) -> Result {
         What::Deadlines => measure("deadlines", &args, deadlines::run),
         What::Locks => measure("locks", &args, locks::run),
         What::Feed => measure("feed", &args, feed::run),
+        What::BigKeys => measure("big-keys", &args, big_keys::run),
+        What::Watch => measure("watch", &args, watch::run),
     }
 }
 

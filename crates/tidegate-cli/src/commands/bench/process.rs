@@ -30,6 +30,18 @@ pub fn resident_bytes(pid: u32) -> u64 {
     line.and_then(|value| value.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) * 1_024
 }
 
+/// Ticks a second in `/proc/<pid>/stat`: part of Linux's interface, whatever the kernel runs at.
+const TICKS: f64 = 100.0;
+
+/// Processor time that a process has used so far, seconds; 0 when it is gone.
+pub fn cpu_seconds(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name in brackets may hold blanks; utime and stime are the 12th and 13th field after it.
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
+    (ticks(11) + ticks(12)) / TICKS
+}
+
 /// A running process. Its end is that of its stdin; killed when dropped.
 pub struct Process {
     child: Child,
