@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Serve, folder, ledger, run, run_with, write};
 
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 25] = [
     "serve",
     "worker",
     "demo",
@@ -25,6 +25,7 @@ const COMMANDS: [&str; 24] = [
     "queue purge",
     "watch",
     "big-keys",
+    "hot-keys",
     "bench",
     "config check",
     "openapi",
