@@ -12,6 +12,7 @@
 //! - [`feed`]: posts, follows, pages of a home timeline.
 //! - [`hot`]: which names are read most, lately.
 //! - [`watch`]: the watch over Redis and Valkey: from samples of a server to findings.
+//! - [`doctor`]: how servers of Redis and Valkey are set up, against what they are for.
 //! - [`audit`]: the invariants I1..I8, over plain rows; demo, replay, reconcile and tests share it.
 //!
 //! Time arrives as an argument, ids that are not the caller's come from an injected source.
@@ -19,6 +20,7 @@
 pub mod audit;
 pub mod cache;
 pub mod command;
+pub mod doctor;
 pub mod engine;
 pub mod event;
 pub mod feed;

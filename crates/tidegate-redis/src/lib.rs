@@ -10,12 +10,13 @@
 //! - `queue/`: [`RedisQueues`], the delay queue.
 //! - `feed/`: [`RedisFeed`], copies that the feed's pages are made from.
 //! - `watch/`: [`RedisSamples`], what the watch judges.
-//! - [`bigkeys`]: which keys take the most memory. [`hotkeys`]: which are read most.
+//! - [`bigkeys`]: which keys take the most memory. [`hotkeys`]: which are read most. [`doctor`]: how servers are set up.
 //! - `blocks/`: [`StockCounter`] and [`OrderStatus`], for teams whose order data live elsewhere.
 //! - `bare.rs` (feature `ceiling`): the client by itself, for the benches.
 //!
 //! Redis 6.2 or Valkey 7.2 and newer. No type of the client crosses this crate's border.
 
+mod asks;
 #[cfg(feature = "ceiling")]
 mod bare;
 pub mod bigkeys;
@@ -24,10 +25,12 @@ mod bus;
 mod cache;
 mod connect;
 mod deadlines;
+pub mod doctor;
 mod feed;
 pub mod hotkeys;
 mod keys;
 mod locks;
+mod members;
 mod membership;
 mod queue;
 mod reply;

@@ -10,7 +10,7 @@
 //! - [`feed`] (feature `feed`): home pages of what the people a user follows posted.
 //! - [`queue`] (feature `queue`): a delay queue. [`lock`] (feature `lock`): locks with fences.
 //! - [`watch`] (feature `watch`): the watch over Redis and Valkey. [`big_keys`] (with `redis`): which of their keys take the most memory,
-//!   [`hot_keys`]: which are read most.
+//!   [`hot_keys`]: which are read most. [`doctor`] (with `redis`): how they are set up.
 //! - `workers/`: group commit in front of the ledger, the probe batcher in front of its readers, due orders, the sweep, what
 //!   nodes tell each other and how they find what was lost on the way.
 //!
@@ -21,6 +21,8 @@ pub mod big_keys;
 #[cfg(feature = "cache")]
 pub mod cache;
 mod catalog;
+#[cfg(all(feature = "watch", feature = "redis"))]
+pub mod doctor;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod error;

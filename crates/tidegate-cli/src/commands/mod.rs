@@ -6,6 +6,7 @@ pub mod clock;
 pub mod completions;
 pub mod config;
 pub mod demo;
+pub mod doctor;
 pub mod export;
 pub mod hot_keys;
 pub mod import;
@@ -99,6 +100,10 @@ enum Command {
         after_help = "Example:\n  tidegate hot-keys --redis redis://cache:6379\n  tidegate hot-keys --redis redis-cluster://n1,n2 --seconds 30 --json"
     )]
     HotKeys(hot_keys::Args),
+    /// Say how servers of Redis and Valkey are set up, against what they are used for, and how to mend it
+    #[command(after_help = "Exit code 1: something is critical, or a setting could not be set.\n\n\
+                      Example:\n  tidegate doctor --redis redis://queue:6379 --role state\n  tidegate doctor --redis redis-cluster://n1,n2 --role cache --apply --yes")]
+    Doctor(doctor::Args),
     /// Measure rates and latencies
     #[command(after_help = "Example:\n  tidegate bench orders --json\n  tidegate bench cache --scale 0.1")]
     Bench(bench::Args),
@@ -133,6 +138,7 @@ pub fn run(cli: Cli) -> Result {
         Command::Watch(args) => watch::run(args),
         Command::BigKeys(args) => big_keys::run(args),
         Command::HotKeys(args) => hot_keys::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Config(args) => config::run(args),
         Command::Openapi(args) => openapi::run(args),

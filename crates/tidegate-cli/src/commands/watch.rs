@@ -1,5 +1,6 @@
 //! `tidegate watch`: looks at Redis and Valkey, and says what is wrong and when it is over.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -189,7 +190,8 @@ fn once(args: &Args, seen: Once) -> Result {
     if findings.iter().any(|finding| finding.severity == Severity::Critical) { Err(Failure::Found) } else { Ok(()) }
 }
 
-fn instant(at: Millis) -> String {
+/// An instant as answers write it.
+pub fn instant(at: Millis) -> String {
     jiff::Timestamp::from_millisecond(at.0).map_or_else(|_| at.0.to_string(), |at| format!("{at:.3}"))
 }
 
@@ -224,13 +226,6 @@ fn words(change: &Change) -> String {
 }
 
 fn opened(finding: &Finding) -> String {
-    let evidence = |value: &Value| match value {
-        Value::Null => "unknown".to_owned(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let evidence: Vec<String> =
-        finding.evidence.iter().map(|(name, value)| format!("{name} {}", evidence(value))).collect();
     format!(
         "{} {} {} at {}\n  {}\n  evidence: {}\n  next: {}\n  risk: {}\n",
         instant(finding.opened_at),
@@ -238,13 +233,25 @@ fn opened(finding: &Finding) -> String {
         finding.rule.name(),
         finding.address,
         finding.cause,
-        evidence.join(", "),
+        evidence(&finding.evidence),
         finding.next_command,
         finding.risk
     )
 }
 
-fn severity(severity: Severity) -> String {
+/// Evidence on one line.
+pub fn evidence(evidence: &BTreeMap<String, Value>) -> String {
+    let one = |value: &Value| match value {
+        Value::Null => "unknown".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let all: Vec<String> = evidence.iter().map(|(name, value)| format!("{name} {}", one(value))).collect();
+    all.join(", ")
+}
+
+/// Its name in a column, coloured on a terminal.
+pub fn severity(severity: Severity) -> String {
     let name = format!("{:9}", severity.name());
     let is_plain =
         !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

@@ -6,6 +6,7 @@ mod bench_queues;
 mod big_keys;
 mod cache;
 mod config;
+mod doctor;
 mod hot_keys;
 mod queues;
 mod serve;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Serve, folder, ledger, run, run_with, write};
 
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 26] = [
     "serve",
     "worker",
     "demo",
@@ -26,6 +26,7 @@ const COMMANDS: [&str; 25] = [
     "watch",
     "big-keys",
     "hot-keys",
+    "doctor",
     "bench",
     "config check",
     "openapi",

@@ -94,7 +94,7 @@ pub struct Told {
 
 impl Told {
     /// What is wrong, without evidence yet.
-    pub(super) fn new(severity: Severity, cause: impl Into<String>) -> Self {
+    pub(crate) fn new(severity: Severity, cause: impl Into<String>) -> Self {
         Self {
             severity,
             cause: cause.into(),
@@ -105,17 +105,31 @@ impl Told {
     }
 
     /// A number or a text it rests on; what is unknown is shown as null.
-    pub(super) fn with<T: Into<Value>>(mut self, name: &str, value: Option<T>) -> Self {
+    pub(crate) fn with<T: Into<Value>>(mut self, name: &str, value: Option<T>) -> Self {
         self.evidence.insert(name.to_owned(), value.map_or(Value::Null, Into::into));
         self
     }
 
     /// What to do, and what that may do.
-    pub(super) fn next(mut self, command: impl Into<String>, risk: impl Into<String>) -> Self {
+    pub(crate) fn next(mut self, command: impl Into<String>, risk: impl Into<String>) -> Self {
         self.next_command = command.into();
         self.risk = risk.into();
         self
     }
+}
+
+/// A command for the server at `address`, to be typed as it is.
+pub(crate) fn cli(address: &str, tls: bool, command: &str) -> String {
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, "6379"));
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let tls = if tls { " --tls" } else { "" };
+    format!("redis-cli -h {host} -p {port}{tls} {command}")
+}
+
+/// The same of Tidegate's own tools: they take a URL.
+pub(crate) fn own_tool(address: &str, tls: bool, verb: &str) -> String {
+    let scheme = if tls { "rediss" } else { "redis" };
+    format!("tidegate {verb} --redis {scheme}://{address}")
 }
 
 /// Bytes for people: `12.3 MiB`.
@@ -132,11 +146,11 @@ pub fn bytes(n: u64) -> String {
 }
 
 /// A share for people: `87 %`.
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
 /// At most three digits behind the point, for evidence.
-pub(super) fn rounded(number: f64) -> f64 {
+pub(crate) fn rounded(number: f64) -> f64 {
     (number * 1_000.0).round() / 1_000.0
 }

@@ -26,6 +26,7 @@ use tidegate_core::watch::{Info, bytes};
 use self::collect::Collector;
 pub use self::collect::{BigKey, MAX_PREFIXES, Sum};
 pub use self::names::{escaped, prefix, purpose};
+pub(crate) use self::names::{must_stay, shop};
 pub use self::rdb::Kind;
 use self::server::Server;
 use self::snapshot::{Ask, NoSnapshot};

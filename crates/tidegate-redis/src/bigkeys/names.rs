@@ -60,9 +60,7 @@ pub fn purpose(name: &[u8]) -> Option<&'static str> {
             _ => None,
         };
     }
-    let rest = name.strip_prefix(b"{tg:")?;
-    let end = rest.iter().position(|byte| *byte == b'}')?;
-    let part = rest[..end].split(|byte| *byte == b':').nth(1).unwrap_or_default();
+    let part = part_in_braces(name)?;
     let is_numbered = |part: &[u8]| part.len() > 1 && part[1..].iter().all(u8::is_ascii_digit);
     Some(match part {
         b"" => "Tidegate: what the nodes of a shop share",
@@ -78,6 +76,31 @@ pub fn purpose(name: &[u8]) -> Option<&'static str> {
         part if part[0] == b'f' && is_numbered(part) => "Tidegate: the feed's copies",
         _ => return None,
     })
+}
+
+/// What stands behind the shop's name in the braces of a key of ours.
+fn part_in_braces(name: &[u8]) -> Option<&[u8]> {
+    let rest = name.strip_prefix(b"{tg:")?;
+    let end = rest.iter().position(|byte| *byte == b'}')?;
+    Some(rest[..end].split(|byte| *byte == b':').nth(1).unwrap_or_default())
+}
+
+/// Whether a key of Tidegate's holds what cannot be read again elsewhere at once: what is shared, stock, deadlines, queues, locks. Cached
+/// entries, the feed's copies, filters and what caches tell each other may go at any time.
+pub(crate) fn must_stay(name: &[u8]) -> bool {
+    purpose(name).is_some()
+        && part_in_braces(name).is_some_and(|part| match part {
+            b"" | b"s" | b"q" | b"lq" => true,
+            part => matches!(part[0], b'd' | b'l'),
+        })
+}
+
+/// The shop that a key of Tidegate's belongs to.
+pub(crate) fn shop(name: &[u8]) -> Option<String> {
+    purpose(name)?;
+    let rest = name.strip_prefix(b"{tg:").or_else(|| name.strip_prefix(b"tg:"))?;
+    let shop = rest.split(|byte| matches!(byte, b':' | b'}')).next()?;
+    Some(String::from_utf8_lossy(shop).into_owned())
 }
 
 #[cfg(test)]
@@ -107,6 +130,22 @@ mod tests {
         }
         let long = [&[b'x'; 100][..], b":1"].concat();
         assert_eq!(prefix(&long), b"");
+    }
+
+    #[test]
+    fn what_must_stay() {
+        for name in ["{tg:shop:d3}:due", "{tg:shop}:owner", "{tg:shop:q:mail}:t", "{tg:a:l7}:h:x", "{tg:shop:lq}:born"]
+        {
+            assert!(must_stay(name.as_bytes()), "{name}");
+        }
+        for name in
+            ["{tg:shop:f2}:a:anna", "{tg:shop:cb1}:inv", "tg:shop:c:products:{:mug}:0", "{tg:shop:m:x}:state", "user:1"]
+        {
+            assert!(!must_stay(name.as_bytes()), "{name}");
+        }
+        assert_eq!(shop(b"{tg:a:l7}:h:x").as_deref(), Some("a"));
+        assert_eq!(shop(b"{tg:b}:owner").as_deref(), Some("b"));
+        assert_eq!((shop(b"tg:c.d:ch:products").as_deref(), shop(b"user:1")), (Some("c.d"), None));
     }
 
     #[test]

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Value};
 use tidegate_backend::{Error, ErrorKind, Result};
 use tidegate_core::watch::{Info, Kind};
 
 use super::weight::{Allocator, Layout, Model};
+use crate::asks;
 use crate::connect::{Host, Mode, RedisOptions, RedisResult, connect_for_waiting, master};
+use crate::members::members;
 
 /// How long a server has for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,21 +25,13 @@ pub(crate) struct Server {
     options: RedisOptions,
 }
 
-pub(crate) fn address(host: &Host) -> String {
-    if host.name.contains(':') {
-        format!("[{}]:{}", host.name, host.port)
-    } else {
-        format!("{}:{}", host.name, host.port)
-    }
-}
-
 fn failed(host: &Host, e: redis::RedisError) -> Error {
     let kind = match e.code() {
         Some("NOAUTH" | "WRONGPASS" | "NOPERM") => ErrorKind::Configuration,
         _ if e.kind() == redis::ErrorKind::AuthenticationFailed => ErrorKind::Configuration,
         _ => ErrorKind::Unavailable,
     };
-    Error::new(kind, format!("{} does not answer; check the URL, its user and password", address(host))).because(e)
+    Error::new(kind, format!("{} does not answer; check the URL, its user and password", host.address())).because(e)
 }
 
 /// The servers that hold keys: one alone, the master under Sentinel, every master of a Cluster.
@@ -66,7 +60,8 @@ async fn masters(options: &RedisOptions, hosts: &[Host]) -> Result<Vec<Host>> {
         };
         match asked.await {
             Ok(text) => {
-                let masters = masters_of(&text, host);
+                let members = members(&text, host).into_iter();
+                let masters: Vec<Host> = members.filter(|member| member.slots > 0).map(|member| member.host).collect();
                 if !masters.is_empty() {
                     return Ok(masters);
                 }
@@ -75,21 +70,6 @@ async fn masters(options: &RedisOptions, hosts: &[Host]) -> Result<Vec<Host>> {
         }
     }
     Err(why.unwrap_or_else(|| Error::new(ErrorKind::Unavailable, "no server of the Cluster holds slots")))
-}
-
-/// The masters that have slots, by `CLUSTER NODES` of `asked`, which may not know its own name.
-fn masters_of(text: &str, asked: &Host) -> Vec<Host> {
-    let node = |line: &str| {
-        let fields: Vec<&str> = line.split(' ').collect();
-        let [_, at, flags, _, _, _, _, _, _, ..] = fields[..] else { return None };
-        if !flags.split(',').any(|flag| flag == "master") || flags.contains("noaddr") {
-            return None;
-        }
-        let (ip, port) = at.split(['@', ',']).next()?.rsplit_once(':')?;
-        let name = if ip.is_empty() { &asked.name } else { ip };
-        Some(Host { name: name.trim_matches(['[', ']']).to_owned(), port: port.parse().ok().filter(|port| *port > 0)? })
-    };
-    text.lines().filter_map(node).collect()
 }
 
 impl Server {
@@ -101,19 +81,13 @@ impl Server {
         };
         let (connection, info) = asked.await.map_err(|e| failed(&host, e))?;
         let is_cluster = matches!(options.mode, Mode::Cluster(_)) || info.number("cluster_enabled") == Some(1);
-        let address = address(&host);
+        let address = host.address();
         Ok(Self { host, address, info, connection, is_cluster, options: options.clone() })
     }
 
     /// Runs commands in one round trip; each has an answer of its own.
     pub(crate) async fn all(&mut self, commands: &[Cmd]) -> RedisResult<Vec<RedisResult<Value>>> {
-        let mut pipeline = Pipeline::with_capacity(commands.len());
-        for command in commands {
-            pipeline.add_command(command.clone());
-        }
-        let values =
-            redis::aio::ConnectionLike::req_packed_commands(&mut self.connection, &pipeline, 0, commands.len()).await?;
-        Ok(values.into_iter().map(Value::extract_error).collect())
+        asks::all(&mut self.connection, commands).await
     }
 
     pub(crate) fn unavailable(&self, e: redis::RedisError) -> Error {
@@ -160,20 +134,5 @@ impl Server {
         let text: String = ask.query_async(&mut self.connection).await.unwrap_or_default();
         let told = text.lines().find_map(|line| line.trim().strip_prefix("Quantum size:")?.trim().parse().ok());
         told.unwrap_or(8)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_masters_with_slots() {
-        let text = "a 10.0.0.1:7000@17000,host master - 0 0 1 connected 0-5460\n\
-                    b :7001@17001 myself,master - 0 0 2 connected 5461-9000 9002\n\
-                    c 10.0.0.3:7002@17002 slave a 0 0 3 connected\n\
-                    d 10.0.0.4:7003@17003 master - 0 0 4 connected\nodd\n";
-        let host = |name: &str, port| Host { name: name.to_owned(), port };
-        assert_eq!(masters_of(text, &host("asked", 1)), [host("10.0.0.1", 7_000), host("asked", 7_001)]);
     }
 }

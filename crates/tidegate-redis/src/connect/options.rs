@@ -19,6 +19,17 @@ pub(crate) struct Host {
     pub(crate) port: u16,
 }
 
+impl Host {
+    /// As messages name it: `host:port`.
+    pub(crate) fn address(&self) -> String {
+        if self.name.contains(':') {
+            format!("[{}]:{}", self.name, self.port)
+        } else {
+            format!("{}:{}", self.name, self.port)
+        }
+    }
+}
+
 /// Who finds the server that holds a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mode {

@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Value};
+use tidegate_core::doctor::replica_buffer;
 use tidegate_core::watch::{Client, Config, Host, Info, Kind, SlowCommand};
 
 use super::{host, parse};
+use crate::asks::{all, command};
 use crate::connect::RedisResult;
 
 /// How often settings are read again.
@@ -68,26 +70,6 @@ fn is_due(at: Option<Instant>, every: Duration) -> bool {
     at.is_none_or(|at| at.elapsed() >= every)
 }
 
-/// Runs commands in one round trip; each has an answer of its own.
-pub(super) async fn all(
-    connection: &mut MultiplexedConnection,
-    commands: Vec<Cmd>,
-) -> RedisResult<Vec<RedisResult<Value>>> {
-    let count = commands.len();
-    let mut pipeline = Pipeline::with_capacity(count);
-    for command in commands {
-        pipeline.add_command(command);
-    }
-    let values = redis::aio::ConnectionLike::req_packed_commands(connection, &pipeline, 0, count).await?;
-    Ok(values.into_iter().map(Value::extract_error).collect())
-}
-
-fn command(words: &[&str]) -> Cmd {
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    command
-}
-
 impl Extra {
     /// The commands to send together with `INFO`.
     pub(super) fn beside(&self) -> Option<Cmd> {
@@ -144,7 +126,7 @@ impl Extra {
         let known = self.slow_id.replace(newest);
         let Some(known) = known.filter(|known| newest > *known) else { return Some(Vec::new()) };
         let count = (newest - known).min(ENTRIES).to_string();
-        let answer = all(connection, vec![command(&["SLOWLOG", "GET", &count])]).await.ok()?.pop()?.ok()?;
+        let answer = all(connection, &[command(&["SLOWLOG", "GET", &count])]).await.ok()?.pop()?.ok()?;
         let news = parse::slow(&answer).into_iter().filter(|(id, _)| *id > known);
         Some(news.map(|(_, entry)| entry).collect())
     }
@@ -155,7 +137,7 @@ impl Extra {
             return;
         }
         // One by one: servers before 7.0 take a single name.
-        let Ok(mut first) = all(connection, vec![command(&["CONFIG", "GET", NAMES[0]])]).await else { return };
+        let Ok(mut first) = all(connection, &[command(&["CONFIG", "GET", NAMES[0]])]).await else { return };
         self.config_at = Some(Instant::now());
         let save = match first.pop() {
             Some(Ok(answer)) => parse::setting(&answer, NAMES[0]),
@@ -164,8 +146,8 @@ impl Extra {
                 return;
             }
         };
-        let rest = NAMES[1..].iter().map(|name| command(&["CONFIG", "GET", name])).collect();
-        let Ok(answers) = all(connection, rest).await else { return };
+        let rest: Vec<Cmd> = NAMES[1..].iter().map(|name| command(&["CONFIG", "GET", name])).collect();
+        let Ok(answers) = all(connection, &rest).await else { return };
         let values: Vec<Option<String>> = NAMES[1..]
             .iter()
             .zip(answers)
@@ -176,7 +158,7 @@ impl Extra {
         self.config = Config {
             permitted: Some(true),
             save: save.map(|save| parse::save_points(&save)),
-            replica_buffer: buffers.as_deref().and_then(parse::replica_buffer),
+            replica_buffer: buffers.as_deref().and_then(replica_buffer),
             stops_writes: is_on(stops),
             active_defrag: is_on(defrag),
             can_defrag: self.config.can_defrag.or(is_on(defrag).filter(|on| *on)),
@@ -188,25 +170,19 @@ impl Extra {
     /// which the second value is no value. From 7.0 on such a command changes all or nothing, so nothing; a server that cannot
     /// says so before it looks at the second.
     async fn ask_defrag(&mut self, connection: &mut MultiplexedConnection, info: &Info) {
-        let server = info.server();
-        let is_atomic = match server.kind {
-            Kind::Redis => server.number.is_some_and(|number| number >= (7, 0)),
-            Kind::Valkey => true,
-            Kind::Other => false,
-        };
         let waste =
             info.number("used_memory_rss").zip(info.number("used_memory")).map(|(rss, used)| rss.saturating_sub(used));
         let has_reason = waste.is_some_and(|waste| waste >= WASTE);
         if self.defrag_asked
             || self.config.permitted != Some(true)
             || self.config.can_defrag.is_some()
-            || !is_atomic
+            || !asks_all_or_nothing(info)
             || !has_reason
         {
             return;
         }
         let question = command(&["CONFIG", "SET", "activedefrag", "yes", "hz", "none"]);
-        let Ok(mut answers) = all(connection, vec![question]).await else { return };
+        let Ok(mut answers) = all(connection, &[question]).await else { return };
         self.defrag_asked = true;
         if let Some(Err(e)) = answers.pop() {
             self.config.can_defrag = can_defrag(&e.to_string());
@@ -225,7 +201,7 @@ impl Extra {
             return self.clients.clone();
         }
         self.clients_at = Some(Instant::now());
-        let Ok(mut answers) = all(connection, vec![command(&["CLIENT", "LIST"])]).await else { return Vec::new() };
+        let Ok(mut answers) = all(connection, &[command(&["CLIENT", "LIST"])]).await else { return Vec::new() };
         match answers.pop() {
             Some(Ok(list)) => self.clients = parse::clients(&parse::text(&list)),
             _ => self.clients_forbidden = Some(Instant::now()),
@@ -243,15 +219,25 @@ impl Extra {
         if self.flushes_left == Some(0) {
             return None;
         }
-        let mut answers = all(connection, vec![command(&["INFO", "commandstats"])]).await.ok()?;
+        let mut answers = all(connection, &[command(&["INFO", "commandstats"])]).await.ok()?;
         let stats = Info::parse(&parse::text(&answers.pop()?.ok()?));
         self.flushes_left = Some(self.flushes_left.map_or(0, |left| left.saturating_sub(1)));
         Some(stats.calls("flushall").saturating_add(stats.calls("flushdb")))
     }
 }
 
-/// What a server says to the question.
-fn can_defrag(error: &str) -> Option<bool> {
+/// Whether a `CONFIG SET` of several values changes all of them or none.
+pub(crate) fn asks_all_or_nothing(info: &Info) -> bool {
+    let server = info.server();
+    match server.kind {
+        Kind::Redis => server.number.is_some_and(|number| number >= (7, 0)),
+        Kind::Valkey => true,
+        Kind::Other => false,
+    }
+}
+
+/// What a server says to `CONFIG SET activedefrag yes hz none`.
+pub(crate) fn can_defrag(error: &str) -> Option<bool> {
     let error = error.to_lowercase();
     if error.contains("'hz'") {
         Some(true)

@@ -8,16 +8,23 @@ use tidegate_core::watch::{Host, Info};
 const ALIKE: u64 = 2;
 
 /// What the system says of the server behind `info`; nothing where it cannot be the process of that number here.
-pub(super) fn seen(info: &Info) -> Host {
-    let Some(pid) = info.number("process_id").filter(|pid| *pid > 1) else { return Host::default() };
-    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { return Host::default() };
-    let (rss, told) = (kib(&status, "VmRSS:"), info.number("used_memory_rss"));
-    let is_it = matches!((rss, told), (Some(rss), Some(told)) if rss / ALIKE <= told && told / ALIKE <= rss);
-    if !is_it {
-        return Host::default();
-    }
+pub(crate) fn seen(info: &Info) -> Host {
+    let Some((pid, status)) = status(info) else { return Host::default() };
     let cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok();
     Host { swapped_bytes: kib(&status, "VmSwap:"), cgroup_bytes: cgroup.and_then(|groups| limit(&groups)) }
+}
+
+/// The number of the server's process, where it is one here.
+pub(crate) fn process(info: &Info) -> Option<u64> {
+    status(info).map(|(pid, _)| pid)
+}
+
+/// The same, and what the system says of it.
+fn status(info: &Info) -> Option<(u64, String)> {
+    let pid = info.number("process_id").filter(|pid| *pid > 1)?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let (rss, told) = (kib(&status, "VmRSS:")?, info.number("used_memory_rss")?);
+    (rss / ALIKE <= told && told / ALIKE <= rss).then_some((pid, status))
 }
 
 /// A line of `/proc/PID/status`, in bytes.

@@ -8,11 +8,14 @@
 //! A server is asked for `INFO` once a round, and for nothing else that costs it more unless that says that something is wrong.
 
 mod extra;
-mod host;
+pub(crate) mod host;
 mod late;
 mod node;
 mod nodes;
-mod parse;
+pub(crate) mod parse;
+
+pub(crate) use self::extra::{asks_all_or_nothing, can_defrag};
+pub(crate) use self::nodes::found;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -24,7 +27,7 @@ use tidegate_backend::watch::{Round, SampleSource};
 use tidegate_core::watch::MAX_SERVERS;
 
 use self::node::Node;
-use crate::connect::{Host, Mode, RedisOptions};
+use crate::connect::{Mode, RedisOptions};
 
 /// Servers that are asked at once.
 const AT_ONCE: usize = 64;
@@ -66,7 +69,7 @@ impl RedisSamples {
         };
         let mut left = std::mem::take(&mut self.nodes);
         for host in found.into_iter().take(MAX_SERVERS) {
-            let address = address(&host);
+            let address = host.address();
             let node = left.remove(&address).unwrap_or_else(|| Node::new(host, address.clone(), self.options.clone()));
             self.nodes.insert(address, node);
         }
@@ -83,14 +86,5 @@ impl SampleSource for RedisSamples {
             samples.sort_by(|a, b| a.address.cmp(&b.address));
             Round { samples, gone }
         })
-    }
-}
-
-/// As findings name a server.
-fn address(host: &Host) -> String {
-    if host.name.contains(':') {
-        format!("[{}]:{}", host.name, host.port)
-    } else {
-        format!("{}:{}", host.name, host.port)
     }
 }

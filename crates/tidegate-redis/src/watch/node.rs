@@ -10,9 +10,10 @@ use tidegate_core::watch::{Answer, Info, Reply, Sample, Silence};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-use super::extra::{self, Extra};
+use super::extra::Extra;
 use super::late::timed;
 use super::parse;
+use crate::asks::all;
 use crate::connect::{Host, RedisOptions, RedisResult, connect_for_waiting};
 
 /// Silent rounds after which a new connection is made: the old one may lead nowhere.
@@ -101,7 +102,7 @@ impl Node {
     ) -> Result<(Answer, bool), (RedisError, Duration, bool)> {
         let mut commands = vec![redis::cmd("INFO")];
         commands.extend(self.extra.beside());
-        let (answers, took, is_late) = timed(extra::all(&mut connection, commands)).await;
+        let (answers, took, is_late) = timed(all(&mut connection, &commands)).await;
         let failed = |e: RedisError| (e, took, is_late);
         let mut answers = answers.map_err(failed)?.into_iter();
         let info = answers.next().unwrap_or(Ok(Value::Nil)).map_err(failed)?;

@@ -3,9 +3,10 @@
 use redis::Value;
 
 use crate::connect::{Host, Mode, RedisOptions, RedisResult, connect_for_waiting, master};
+use crate::members::members;
 
 /// The servers that are there now; `None` when nobody tells. Ends within a few times the patience of `options`.
-pub(super) async fn found(options: &RedisOptions) -> Option<Vec<Host>> {
+pub(crate) async fn found(options: &RedisOptions) -> Option<Vec<Host>> {
     match &options.mode {
         Mode::Standalone(host) => Some(vec![host.clone()]),
         Mode::Sentinel { .. } => under_sentinel(options).await.ok(),
@@ -30,24 +31,7 @@ async fn ask(options: &RedisOptions, host: &Host, words: &[&str]) -> RedisResult
 
 async fn of_cluster(options: &RedisOptions, host: &Host) -> RedisResult<Vec<Host>> {
     let text: String = redis::from_redis_value(ask(options, host, &["CLUSTER", "NODES"]).await?)?;
-    Ok(cluster_nodes(&text, host))
-}
-
-/// The nodes of `CLUSTER NODES`, those that fail included: `asked` is who answered, which may not know its own name.
-fn cluster_nodes(text: &str, asked: &Host) -> Vec<Host> {
-    let node = |line: &str| {
-        let mut fields = line.split(' ');
-        let (address, flags) = (fields.nth(1)?, fields.next()?);
-        if flags.split(',').any(|flag| matches!(flag, "noaddr" | "handshake")) {
-            return None;
-        }
-        // `ip:port@bus,hostname`
-        let (ip, port) = address.split(['@', ',']).next()?.rsplit_once(':')?;
-        let port = port.parse().ok().filter(|port| *port > 0)?;
-        let name = if ip.is_empty() { &asked.name } else { ip };
-        Some(Host { name: name.trim_matches(['[', ']']).to_owned(), port })
-    };
-    text.lines().filter_map(node).collect()
+    Ok(members(&text, host).into_iter().map(|member| member.host).collect())
 }
 
 async fn under_sentinel(options: &RedisOptions) -> RedisResult<Vec<Host>> {
@@ -75,21 +59,4 @@ fn sentinel_replicas(answer: Value) -> Vec<Host> {
         Some(Host { name: field(&replica, "ip")?, port: field(&replica, "port")?.parse().ok()? })
     };
     replicas.into_iter().filter_map(host).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nodes_of_a_cluster() {
-        let text = "a 10.0.0.1:7000@17000,host master - 0 0 1 connected 0-5460\n\
-                    b :7001@17001 myself,master - 0 0 2 connected\n\
-                    c ::1:7002@17002 slave,fail a 0 0 3 disconnected\n\
-                    d :0@0 master,noaddr - 0 0 4 disconnected\n\
-                    e 10.0.0.9:7003@17003 handshake - 0 0 0 connected\n\nodd\n";
-        let host = |name: &str, port| Host { name: name.to_owned(), port };
-        let want = [host("10.0.0.1", 7_000), host("asked", 7_001), host("::1", 7_002)];
-        assert_eq!(cluster_nodes(text, &host("asked", 1)), want);
-    }
 }

@@ -16,7 +16,7 @@ fn bytes(value: &Value) -> &[u8] {
     }
 }
 
-pub(super) fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::VerbatimString { text, .. } => text.clone(),
         value => String::from_utf8_lossy(bytes(value)).into_owned(),
@@ -39,7 +39,7 @@ pub(super) fn shown(bytes: &[u8]) -> String {
 }
 
 /// The value of `CONFIG GET name`.
-pub(super) fn setting(answer: &Value, name: &str) -> Option<String> {
+pub(crate) fn setting(answer: &Value, name: &str) -> Option<String> {
     let pairs: Vec<String> = match answer {
         Value::Array(parts) => parts.iter().map(text).collect(),
         Value::Map(pairs) => pairs.iter().flat_map(|(name, value)| [text(name), text(value)]).collect(),
@@ -52,13 +52,6 @@ pub(super) fn setting(answer: &Value, name: &str) -> Option<String> {
 pub(super) fn save_points(value: &str) -> Vec<(u64, u64)> {
     let numbers: Vec<u64> = value.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     numbers.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()
-}
-
-/// The hard and the soft limit of replicas in `normal 0 0 0 slave 268435456 67108864 60 pubsub ..`.
-pub(super) fn replica_buffer(value: &str) -> Option<(u64, u64)> {
-    let words: Vec<&str> = value.split_whitespace().collect();
-    let class = words.chunks_exact(4).find(|class| matches!(class[0], "slave" | "replica"))?;
-    Some((class[1].parse().ok()?, class[2].parse().ok()?))
 }
 
 /// The clients of `CLIENT LIST` with the largest buffers, largest first.
@@ -123,9 +116,6 @@ mod tests {
         assert_eq!(setting(&Value::Array(vec![bulk("save")]), "save"), None);
         assert_eq!(save_points("3600 1 300 100 60"), [(3_600, 1), (300, 100)]);
         assert_eq!(save_points(""), []);
-        let limits = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
-        assert_eq!(replica_buffer(limits), Some((268_435_456, 67_108_864)));
-        assert_eq!(replica_buffer("normal 0 0 0"), None);
     }
 
     #[test]

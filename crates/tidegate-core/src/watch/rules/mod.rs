@@ -128,10 +128,7 @@ pub(super) fn tell(rule: Rule, view: &View, level: f64) -> Told {
 
 /// A command for this server, to be typed as it is.
 pub(super) fn cli(sample: &Sample, command: &str) -> String {
-    let (host, port) = sample.address.rsplit_once(':').unwrap_or((&sample.address, "6379"));
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let tls = if sample.tls { " --tls" } else { "" };
-    format!("redis-cli -h {host} -p {port}{tls} {command}")
+    super::finding::cli(&sample.address, sample.tls, command)
 }
 
 impl View<'_> {
