@@ -95,8 +95,8 @@ pub(in super::super) fn tell_big_value(view: &View, level: f64) -> Told {
         .with("clients", named(&view.answer.clients))
         .with("role", view.info.text("role"));
     told.next(
-        view.cli("--bigkeys -i 0.01"),
-        "it reads every key in small steps and changes nothing; it finds the largest of each type. The sender is where to mend it",
+        view.own_tool("big-keys"),
+        "it reads every key once and changes nothing; it finds the largest. The sender is where to mend it",
     )
 }
 

@@ -185,8 +185,8 @@ pub(in super::super) fn tell_pressure(view: &View, level: f64) -> Told {
             ))
         }
         _ => told.next(
-            view.cli("--memkeys -i 0.01"),
-            "it reads every key in small steps (a replica's, if there is one, costs the master nothing); it finds the largest, nothing is changed",
+            view.own_tool("big-keys"),
+            "it reads every key once, a replica's if there is one, and changes nothing: the largest, and what each prefix takes",
         ),
     }
 }

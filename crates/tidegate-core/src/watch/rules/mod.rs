@@ -136,6 +136,11 @@ impl View<'_> {
         cli(self.sample, command)
     }
 
+    /// The same of Tidegate's own tools, which look with more care for a server in use.
+    pub(super) fn own_tool(&self, verb: &str) -> String {
+        super::finding::own_tool(&self.sample.address, self.sample.tls, verb)
+    }
+
     /// A command that sets something; where `CONFIG` is forbidden, the words for whoever may.
     pub(super) fn set(&self, name: &str, value: &str) -> String {
         if self.answer.config.permitted == Some(false) {

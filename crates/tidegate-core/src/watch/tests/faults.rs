@@ -63,6 +63,17 @@ fn pressure_and_full_memory() {
     let finding = only(&scene.looks(5), Rule::MemoryPressure);
     assert_eq!((finding.severity, &finding.evidence["pressure"]), (Severity::Warning, &0.9.into()));
     assert!(finding.next_command.contains("CONFIG SET maxmemory 131072000"), "{finding:#?}");
+    // A machine without room for more: what fills it is looked for.
+    let mut small = Scene::new(Purpose::State);
+    small.set(&[
+        ("maxmemory", &mib(100)),
+        ("used_memory", &mib(92)),
+        ("used_memory_rss", &mib(110)),
+        ("total_system_memory", &mib(120)),
+    ]);
+    let looks = small.looks(5);
+    let finding = looks.iter().map(Change::finding).find(|finding| finding.rule == Rule::MemoryPressure).unwrap();
+    assert_eq!(finding.next_command, "tidegate big-keys --redis redis://10.0.0.7:6379");
     scene.set(&[("used_memory", &mib(101)), ("mem_not_counted_for_evict", "0")]);
     let finding = only(&scene.looks(3), Rule::FullNoeviction);
     assert_eq!(finding.severity, Severity::Critical);
@@ -159,6 +170,7 @@ fn keys_that_never_expire_and_grow() {
     };
     let finding = only(&grow(Purpose::Shared), Rule::KeysWithoutTtl);
     assert_eq!(finding.evidence["added_per_second"], 5_000.0);
+    assert_eq!(finding.next_command, "tidegate doctor --role shared --redis redis://10.0.0.7:6379");
     assert!(grow(Purpose::State).is_empty(), "state has no end");
     let mut scene = Scene::new(Purpose::Shared);
     scene.set(&[("db0", "keys=15000000,expires=10,avg_ttl=1")]);
