@@ -4,7 +4,7 @@
 //! no room for one, its keys are looked at by SCAN in small steps. The report says which way was taken, and why.
 
 pub use tidegate_redis::bigkeys::{
-    BigKey, BigKeysOptions, Kind, MAX_PREFIXES, MAX_TOP, Pace, Progress, Report, Route, Sum, escaped,
+    BigKey, BigKeysOptions, Histogram, Kind, MAX_PREFIXES, MAX_TOP, Pace, Progress, Report, Route, Sum, escaped,
 };
 
 use tidegate_backend::ErrorKind;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
-use tidegate::big_keys::{self, BigKey, BigKeysOptions, MAX_TOP, Pace, Progress, Report, Route, Sum};
+use tidegate::big_keys::{self, BigKey, BigKeysOptions, Histogram, MAX_TOP, Pace, Progress, Report, Route, Sum};
 use tidegate::core::Millis;
 use tidegate::core::watch::bytes;
 
@@ -31,8 +31,8 @@ pub struct Args {
     /// Keys to list, up to 1000
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=MAX_TOP as u64))]
     top: u64,
-    /// How keys are looked at: by a replication snapshot, by SCAN, or by whichever of them the server has room for
-    #[arg(long, default_value = "auto", value_parser = ["auto", "snapshot", "scan"])]
+    /// How keys are looked at: by histograms of sizes (Redis 8, experimental), by a replication snapshot, by SCAN, or by whichever is cheapest
+    #[arg(long, default_value = "auto", value_parser = ["auto", "keysizes", "snapshot", "scan"])]
     route: String,
     /// How much haste is made: gentle leaves the server its time for others
     #[arg(long, default_value = "gentle", value_parser = ["gentle", "fast"])]
@@ -59,6 +59,7 @@ pub fn run(args: Args) -> Result {
     let options = BigKeysOptions {
         top: usize::try_from(args.top).unwrap_or(MAX_TOP),
         route: match args.route.as_str() {
+            "keysizes" => Route::KeySizes,
             "snapshot" => Route::Snapshot,
             "scan" => Route::Scan,
             _ => Route::Auto,
@@ -113,15 +114,46 @@ fn shape(report: &Report) -> Value {
         "total": report.total,
         "confidence": (report.confidence * 10_000.0).round() / 10_000.0,
         "fork_pause_ms": report.fork_pause_ms,
-        "bytes": report.bytes,
+        "bytes": sum_of(report),
         "unknown_size": report.unknown,
         "items": report.items.iter().map(item).collect::<Vec<_>>(),
         "types": report.kinds.iter().map(|(kind, of)| named("type", kind.name().into(), of)).collect::<Vec<_>>(),
         "prefixes": report.prefixes.iter().map(|(prefix, of)| named("prefix", big_keys::escaped(prefix).into(), of)).collect::<Vec<_>>(),
         "other_prefixes": sum(&report.other_prefixes),
         "slots": report.slots.iter().map(|(slot, of)| named("slot", (*slot).into(), of)).collect::<Vec<_>>(),
+        "sizes": report.sizes.iter().map(histogram).collect::<Vec<_>>(),
+        "experimental": report.route == "keysizes",
         "notes": report.notes,
     })
+}
+
+/// What all keys take, where that was asked.
+fn sum_of(report: &Report) -> Option<u64> {
+    (report.route != "keysizes").then_some(report.bytes)
+}
+
+/// `below` is the first size that is not in a bin.
+fn histogram(of: &Histogram) -> Value {
+    let bin = |(from, keys): &(u64, u64)| json!({ "from": from, "below": Histogram::below(*from), "keys": keys });
+    json!({
+        "database": of.database,
+        "type": of.kind.name(),
+        "unit": if of.is_bytes { "bytes" } else { "elements" },
+        "bins": of.bins.iter().map(bin).collect::<Vec<_>>(),
+        "clamped": of.clamped,
+    })
+}
+
+/// How many keys have which size, a line a bin.
+fn sizes(of: &[Histogram]) -> String {
+    let mut rows = vec![["type", "from", "below", "keys"].map(str::to_owned).to_vec()];
+    for histogram in of {
+        let size = |n: u64| if histogram.is_bytes { bytes(n) } else { format!("{n} elements") };
+        rows.extend(histogram.bins.iter().filter(|(_, keys)| *keys > 0).map(|(from, keys)| {
+            vec![histogram.kind.name().to_owned(), size(*from), size(Histogram::below(*from)), keys.to_string()]
+        }));
+    }
+    output::table(&rows)
 }
 
 fn item(key: &BigKey) -> Value {
@@ -189,12 +221,15 @@ fn words(report: &Report) -> String {
         let slots = report.slots.iter().take(PREFIXES).map(|(slot, sum)| (format!("slot {slot}"), *sum)).collect();
         text.push_str(&format!("{}\n", sums("slot", slots)));
     }
+    if report.items.is_empty() && !report.sizes.is_empty() {
+        text = format!("{}\n", sizes(&report.sizes));
+    }
     text.push_str(&format!(
         "looked at {} of {} keys ({:.1} %), {}, route {}\n",
         report.scanned,
         report.total,
         report.confidence * 100.0,
-        bytes(report.bytes),
+        sum_of(report).map_or_else(unknown, bytes),
         report.route
     ));
     if let Some(ms) = report.fork_pause_ms {

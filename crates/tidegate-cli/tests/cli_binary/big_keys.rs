@@ -1,6 +1,9 @@
 //! `tidegate big-keys` on a real server.
 
-use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+
+use serde_json::{Value, json};
 use tidegate_conformance::servers::{Redis, Setup};
 
 use crate::support::run;
@@ -44,4 +47,50 @@ fn the_largest_keys_by_both_routes() {
     run(&["big-keys", "--redis", &url, "--deadline", "5"]).expect(2, &["90s"]);
     redis.tell(&["CONFIG", "SET", "requirepass", "word"]);
     run(&["big-keys", "--redis", &url]).expect(2, &["password"]);
+}
+
+/// A server that answers every question as Redis 8 would answer `INFO`.
+fn redis_8() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || listener.incoming().flatten().for_each(answer));
+    url
+}
+
+fn answer(stream: TcpStream) {
+    let mut to = stream.try_clone().expect("a second end");
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    while let Some(count) = lines.next().and_then(|line| line.strip_prefix('*')?.parse::<usize>().ok()) {
+        let words: Vec<String> = (0..count).filter_map(|_| lines.by_ref().nth(1)).collect();
+        let text = match words.last().map(String::as_str) {
+            Some("keysizes") => {
+                "# Keysizes\r\ndb0_distrib_strings_sizes:1=199,2M=1\r\ndb0_distrib_hashes_items:8K=2\r\n"
+            }
+            Some("keyspace") => "# Keyspace\r\ndb0:keys=202,expires=0,avg_ttl=0\r\n",
+            _ => "redis_version:8.2.1\r\nrole:master\r\ndb0:keys=202,expires=0,avg_ttl=0\r\n",
+        };
+        if write!(to, "${}\r\n{text}\r\n", text.len()).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn histograms_of_sizes() {
+    let url = redis_8();
+    let report = run(&["big-keys", "--redis", &url, "--route", "keysizes", "--json"]).expect(0, &[]).json();
+    assert_eq!(
+        (&report["route"], &report["experimental"], &report["bytes"]),
+        (&json!("keysizes"), &json!(true), &Value::Null)
+    );
+    assert_eq!((&report["scanned"], &report["total"], &report["items"]), (&json!(202), &json!(202), &json!([])));
+    let strings = json!({
+        "database": 0, "type": "string", "unit": "bytes", "clamped": 0,
+        "bins": [{ "from": 1, "below": 2, "keys": 199 }, { "from": 2_097_152, "below": 4_194_304, "keys": 1 }],
+    });
+    assert!(report["sizes"].as_array().expect("a list").contains(&strings), "{report}");
+    let text = run(&["big-keys", "--redis", &url, "--route", "keysizes"]).expect(0, &[]).out;
+    for words in ["2.0 MiB", "8192 elements", "experimental", "3 keys are big", "looked at 202 of 202 keys"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
 }

@@ -2,11 +2,13 @@
 //!
 //! - `rdb/`: replication snapshots, read on the fly. `weight.rs`: what a key of one weighs in the server.
 //! - `snapshot.rs`: that route. `scan.rs`: the other, paced SCAN with `MEMORY USAGE`.
+//! - `keysizes.rs`: histograms of sizes, where the server keeps them.
 //! - `server.rs`: which servers hold keys. `collect.rs`: what was seen, added up. `names.rs`: names, prefixes, our own keys.
 //!
 //! Nothing is ever asked with `KEYS` or `MONITOR`.
 
 mod collect;
+mod keysizes;
 mod names;
 pub mod rdb;
 mod scan;
@@ -25,6 +27,7 @@ use tidegate_core::watch::{Info, bytes};
 
 use self::collect::Collector;
 pub use self::collect::{BigKey, MAX_PREFIXES, Sum};
+pub use self::keysizes::Histogram;
 pub use self::names::{escaped, prefix, purpose};
 pub(crate) use self::names::{must_stay, shop};
 pub use self::rdb::Kind;
@@ -34,6 +37,8 @@ use crate::connect::RedisOptions;
 
 /// Most keys that are listed.
 pub const MAX_TOP: usize = 1_000;
+/// The route of histograms.
+const BY_SIZE: &str = "keysizes";
 /// Prefixes and slots that a report names.
 const NAMED: usize = 50;
 /// A fork may need as much again for what is written meanwhile; it is taken to be safe with half.
@@ -42,9 +47,12 @@ const HEADROOM: u64 = 2;
 /// How keys are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Route {
-    /// The snapshot where the server gives one and has room for it, else SCAN.
+    /// Histograms of sizes if these alone say that nothing is big, else the snapshot where the server gives one and has room for it, else
+    /// SCAN.
     #[default]
     Auto,
+    /// Histograms of sizes (`INFO keysizes`, Redis 8 and newer), without names: an experiment. SCAN where their sums are off.
+    KeySizes,
     /// The replication snapshot, whatever room the server has.
     Snapshot,
     /// SCAN.
@@ -118,7 +126,7 @@ impl Default for BigKeysOptions {
 /// What was found.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// `snapshot`, `scan`, or `mixed` where servers differ.
+    /// `keysizes`, `snapshot`, `scan`, or `mixed` where servers differ.
     pub route: &'static str,
     /// When it began.
     pub started_at: Millis,
@@ -132,7 +140,7 @@ pub struct Report {
     pub confidence: f64,
     /// How long the fork for a snapshot held up a server, milliseconds; `None`: there was none, or it is not known.
     pub fork_pause_ms: Option<f64>,
-    /// What all keys that were looked at take, bytes.
+    /// What all keys that were looked at take, bytes; 0 by `keysizes`, which does not say.
     pub bytes: u64,
     /// Keys whose size is not known: modules' values, or `MEMORY USAGE` is not permitted.
     pub unknown: u64,
@@ -146,6 +154,8 @@ pub struct Report {
     pub other_prefixes: Sum,
     /// Sums by slot of a Cluster, the largest first.
     pub slots: Vec<(u16, Sum)>,
+    /// How many keys have which size, where servers say so and it agrees with how many keys they have.
+    pub sizes: Vec<Histogram>,
     /// Why this route, and what is not known.
     pub notes: Vec<String>,
 }
@@ -166,6 +176,9 @@ struct Run<'a> {
     deadline: Instant,
     notes: Vec<String>,
     forked_us: Option<u64>,
+    sizes: Vec<Histogram>,
+    /// Keys that were counted by size alone.
+    by_size: u64,
 }
 
 /// Looks at every key of the servers that `options` name: one alone, the master under Sentinel, every master of a Cluster, one after
@@ -182,8 +195,15 @@ pub async fn big_keys(options: &RedisOptions, big: &BigKeysOptions) -> Result<Re
     big.progress.total.store(total, Ordering::Relaxed);
     let is_cluster = servers.iter().any(|server| server.is_cluster);
     let mut all = Collector::new(big.top, started_at.0, is_cluster);
-    let mut run =
-        Run { options, big: &big, deadline: Instant::now() + big.deadline, notes: Vec::new(), forked_us: None };
+    let mut run = Run {
+        options,
+        big: &big,
+        deadline: Instant::now() + big.deadline,
+        notes: Vec::new(),
+        forked_us: None,
+        sizes: Vec::new(),
+        by_size: 0,
+    };
     let mut routes = Vec::new();
     for mut server in servers {
         let empty = Collector::new(big.top, started_at.0, is_cluster);
@@ -210,7 +230,7 @@ fn report(route: &'static str, started_at: Millis, total: u64, run: Run<'_>, mut
     slots.retain(|(_, sum)| sum.keys > 0);
     slots.sort_by(|a, b| largest_first(&a.1, &b.1));
     slots.truncate(NAMED);
-    let scanned = all.all.keys;
+    let scanned = all.all.keys.saturating_add(run.by_size);
     Report {
         route,
         started_at,
@@ -226,13 +246,22 @@ fn report(route: &'static str, started_at: Millis, total: u64, run: Run<'_>, mut
         kinds,
         prefixes,
         slots,
+        sizes: run.sizes,
         notes: run.notes,
     }
 }
 
 impl Run<'_> {
     async fn look(&mut self, server: &mut Server, empty: Collector) -> Result<(&'static str, Collector)> {
-        if self.big.route != Route::Scan {
+        let mut route = self.big.route;
+        if matches!(route, Route::Auto | Route::KeySizes) {
+            if self.by_size(server).await? {
+                return Ok((BY_SIZE, empty));
+            }
+            // What was asked for is not to be had, and no snapshot was asked for.
+            route = if route == Route::KeySizes { Route::Scan } else { route };
+        }
+        if route != Route::Scan {
             match self.by_snapshot(server).await? {
                 Some(collector) => return Ok(("snapshot", collector)),
                 None if Instant::now() >= self.deadline => {
@@ -265,6 +294,57 @@ impl Run<'_> {
 
     fn note(&mut self, server: &Server, what: impl fmt::Display) {
         self.notes.push(format!("{}: {what}", server.address));
+    }
+
+    /// Asks how many keys of which size there are; whether that is all there is to do.
+    async fn by_size(&mut self, server: &mut Server) -> Result<bool> {
+        let is_asked_for = self.big.route == Route::KeySizes;
+        // Both in one round trip: they are compared.
+        let mut ask = [redis::cmd("INFO"), redis::cmd("INFO")];
+        ask[0].arg("keysizes");
+        ask[1].arg("keyspace");
+        let answers = server.all(&ask).await.map_err(|e| server.unavailable(e))?;
+        let mut texts = answers.into_iter().map(|answer| {
+            answer.ok().and_then(|text| redis::from_redis_value::<String>(text).ok()).unwrap_or_default()
+        });
+        let (sizes, keyspace) = (texts.next().unwrap_or_default(), texts.next().unwrap_or_default());
+        let Some(sizes) = keysizes::parse(&sizes) else {
+            if is_asked_for {
+                let why = format!("{} has no INFO keysizes (Redis 8 and newer have); use --route auto", server.address);
+                return Err(Error::new(ErrorKind::Unavailable, why));
+            }
+            return Ok(false);
+        };
+        let total = Info::parse(&keyspace).keyspaces().map(|db| db.keys).fold(0, u64::saturating_add);
+        if let Err(why) = sizes.agrees_with(total) {
+            self.note(server, format_args!("its key sizes are not believed: {why}"));
+            return Ok(false);
+        }
+        self.note(server, format_args!("key sizes by INFO keysizes, which is experimental: {}", sizes.largest()));
+        if sizes.clamped() > 0 {
+            self.note(server, format_args!("{} bins had gone below zero and count as 0", sizes.clamped()));
+        }
+        let is_enough = is_asked_for || sizes.is_surely_small();
+        match sizes.big() {
+            0 if sizes.is_surely_small() => {
+                self.note(server, "nothing is big: no string of 1 MiB, no collection that takes as much; --route snapshot lists the largest");
+            }
+            0 => {
+                self.note(server, "a collection of few elements may have large ones: --route snapshot or scan says so")
+            }
+            big => self.note(
+                server,
+                format_args!(
+                    "{big} keys are big (1 MiB, or 8192 elements, and more); their names: --route snapshot or scan"
+                ),
+            ),
+        }
+        if is_enough {
+            self.by_size = self.by_size.saturating_add(sizes.keys);
+            self.big.progress.add(sizes.keys, 0);
+        }
+        self.sizes.extend(sizes.histograms);
+        Ok(is_enough)
     }
 
     /// Tries the replicas, then the server itself; `None`: SCAN it is.
