@@ -29,7 +29,9 @@ const WINDOW: Duration = Duration::from_millis(250);
 const BACK: f64 = 0.95;
 /// Reads before the flush, beside some of every key, so that all are known; and how long it is watched after.
 const BEFORE: Duration = Duration::from_secs(5);
-const OF_EACH: usize = 3;
+const OF_EACH: usize = 4;
+const PART: usize = 50;
+const PAUSE: Duration = Duration::from_millis(100);
 const AFTER: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
@@ -79,11 +81,13 @@ pub fn rewarm(bench: &mut Bench<'_>) -> Result {
             .zip(&caches)
             .map(|(seed, (cache, _))| tokio::spawn(read(cache.clone(), seed, tally.clone())))
             .collect();
-        for (cache, _) in &caches {
-            let keys: Vec<u64> = (0..KEYS as u64).collect();
-            for _ in 0..OF_EACH {
-                cache.get_many(&keys).await;
+        let keys: Vec<u64> = (0..KEYS as u64).collect();
+        for part in (0..OF_EACH).flat_map(|_| keys.chunks(PART)) {
+            for (cache, _) in &caches {
+                cache.get_many(part).await;
             }
+            // So slowly that every read is counted.
+            tokio::time::sleep(PAUSE).await;
         }
         tokio::time::sleep(BEFORE).await;
         let known = caches.iter().map(|(cache, _)| cache.hottest(KEYS).len()).min().unwrap_or(0);
