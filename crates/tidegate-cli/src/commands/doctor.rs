@@ -176,8 +176,11 @@ fn words(examined: &Examined, applied: &[Applied], would: Option<&[Step]>) -> St
 
 /// The evidence on one line, prefixes on lines of their own; what the cause says in words is left to `--json`.
 fn numbers(finding: &Finding) -> String {
-    let simple = finding.evidence.iter().filter(|(_, value)| !value.is_object() && !is_table(value));
-    let mut text = evidence(&simple.map(|(name, value)| (name.clone(), value.clone())).collect());
+    let simple = finding.evidence.iter().filter(|(name, value)| *name != "prefixes" && !value.is_object());
+    // Flags are told as they are set, without what each covers.
+    let flags = finding.evidence.get("flags").and_then(Value::as_object).into_iter().flatten();
+    let flags = flags.map(|(name, flag)| (name.clone(), flag["on"].clone()));
+    let mut text = evidence(&flags.chain(simple.map(|(name, value)| (name.clone(), value.clone()))).collect());
     let rows = finding.evidence.get("prefixes").and_then(Value::as_array).into_iter().flatten();
     for row in rows {
         let share = |name: &str| {
@@ -193,10 +196,6 @@ fn numbers(finding: &Finding) -> String {
         ));
     }
     text
-}
-
-fn is_table(value: &Value) -> bool {
-    value.as_array().is_some_and(|rows| rows.first().is_some_and(Value::is_object))
 }
 
 fn change(step: &Step) -> String {

@@ -31,9 +31,14 @@ fn what_is_wrong_is_told_and_mended() {
     assert_eq!(policy["settings"][0]["from"], "allkeys-lru");
     assert_eq!((&report["servers"][0]["role"], &report["settings"]), (&"master".into(), &serde_json::json!([])));
     let text = with(&[]).expect(1, &[]).out;
-    for words in
-        ["critical  eviction-policy at 127.0.0.1", "tcp-keepalive", "fix: redis-cli", "risk: ", "1 server as state: "]
-    {
+    for words in [
+        "critical  eviction-policy at 127.0.0.1",
+        "evidence: lazyfree-lazy-eviction false, ",
+        "tcp-keepalive",
+        "fix: redis-cli",
+        "risk: ",
+        "1 server as state: ",
+    ] {
         assert!(text.contains(words), "{words}: {text}");
     }
     let dry = with(&["--apply"]).expect(2, &["nothing was set", "--yes"]);

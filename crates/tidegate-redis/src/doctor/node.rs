@@ -17,6 +17,9 @@ use crate::watch::{asks_all_or_nothing, can_defrag, host};
 /// Replicas of a server alone whose keys are counted.
 const REPLICAS: usize = 8;
 
+/// A control group without a limit has one like this.
+const UNBOUNDED: u64 = 1 << 60;
+
 /// Looks at one server. `is_alone`: nobody else looks at its replicas.
 pub(super) async fn look(options: &RedisOptions, at: &Host, is_alone: bool) -> RedisResult<Node> {
     let mut connection = connect_for_waiting(options, at, options.response_timeout).await?;
@@ -112,7 +115,7 @@ fn machine(info: &Info) -> Machine {
         Some(line.trim() == "0")
     });
     Machine {
-        cgroup_bytes: host::seen(info).cgroup_bytes,
+        cgroup_bytes: host::seen(info).cgroup_bytes.filter(|bytes| *bytes < UNBOUNDED),
         huge_pages: read("/sys/kernel/mm/transparent_hugepage/enabled").and_then(chosen),
         huge_pages_refused: refused,
         overcommit: read("/proc/sys/vm/overcommit_memory").and_then(|mode| mode.trim().parse().ok()),

@@ -39,9 +39,10 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 async fn follow(master: &Redis, replica: &Redis) {
-    replica.tell(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
     let online = || master.tell(&["INFO", "replication"]).matches("state=online").count();
+    // Asked first: it may be online at once.
     let before = online();
+    replica.tell(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
     until("the replica", || {
         online() > before && replica.tell(&["INFO", "replication"]).contains("master_link_status:up")
     })
