@@ -9,6 +9,7 @@ use super::process::{Process, Setup, Table};
 
 const KEY: u64 = 1;
 const FRESH: Duration = Duration::from_millis(800);
+const ENTRIES_GO: &str = "for _, key in ipairs(redis.call('KEYS', 'tg:*:c:*')) do redis.call('DEL', key) end";
 
 fn libfaketime() -> PathBuf {
     let folders = [
@@ -38,7 +39,8 @@ fn a_clock_that_is_stepped_by_an_hour_lengthens_no_life_and_shortens_none() {
         for filler in [0, 1] {
             version += 1;
             table.set(KEY, version);
-            redis.tell(&["FLUSHALL"]);
+            // The entries alone: after a flush, which is noticed, whoever has read the key would bring it back.
+            redis.tell(&["EVAL", ENTRIES_GO, "0"]);
             std::thread::sleep(FRESH + Duration::from_millis(300));
             let filled = Instant::now();
             let fill = if filler == 0 { right.get(KEY) } else { stepped.get(KEY) };
