@@ -6,12 +6,14 @@
 //! - `pipeline.rs`: one request, from its head to its response, in the contract's order of refusals.
 //! - `request/`: paths, queries, headers and bodies, judged completely. `shape/`: what is answered.
 //! - `origins/`: the read-through cache of HTTP origins, with every bound on what is asked and what comes back.
+//! - [`alerts`]: sinks of the watch over Redis, e-mail and webhooks.
 //! - `problem/`: every error is a problem document, from one catalogue.
 //! - [`openapi_json`], [`metrics_markdown`], [`problems_markdown`]: the reference, generated from the code.
 
 #![forbid(unsafe_code)]
 
 mod access;
+pub mod alerts;
 mod app;
 mod call;
 mod config;
@@ -35,3 +37,4 @@ pub use openapi::openapi_json;
 pub use origins::{MAX_NAMESPACES, Namespace, Origin, check_namespace_name};
 pub use problem::page::problems_markdown;
 pub use serve::Server;
+pub use shape::redis::finding_json;

@@ -66,10 +66,18 @@ pub fn run(args: Args) -> Result {
 async fn serve(config: &Config, manual_clock: bool) -> Result {
     let stores = config.stores.clone().queues(config.queues).locks();
     let tidegate = start(config, stores, manual_clock).await?;
-    let watching = super::watch::beside(&config.watch).await?;
+    let watching = super::watch::beside(&config.watch, config.stores.file()).await?;
     let served = listen(config, manual_clock, &tidegate).await;
-    drop(watching);
-    stop(&tidegate, served).await
+    let at_once = matches!(served, Err(Failure::Interrupted));
+    let watch_stops = async {
+        if let Some(watching) = watching.as_ref().filter(|_| !at_once) {
+            tokio::select! {
+                () = watching.stop() => {}
+                () = runtime::interrupted() => {}
+            }
+        }
+    };
+    tokio::join!(stop(&tidegate, served), watch_stops).0
 }
 
 /// Opens `stores` and starts the library on them.

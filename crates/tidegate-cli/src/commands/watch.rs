@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate::core::Millis;
+use tidegate::watch::alerts::{self, AlertSink};
 use tidegate::watch::{
     self, Change, Finding, Memory, Once, Purpose, Severity, Silence, StateFile, StateKeeper, Watch, WatchOptions,
 };
+use tidegate_server::finding_json;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::config::watch::WatchConfig;
@@ -36,13 +38,17 @@ pub struct Args {
     /// What the servers are used for: what may not be lost, what can be loaded again, or both [default: shared]
     #[arg(long, value_parser = ["state", "cache", "shared"])]
     role: Option<String>,
-    /// Keep what is open in this file, so that nothing is told twice after a restart
+    /// Keep what is open and which alerts wait in this file, so that nothing is told twice or lost over a restart [default:
+    /// watch.state_file of the configuration]
     #[arg(long, value_name = "FILE", conflicts_with = "once")]
     state_file: Option<PathBuf>,
+    /// Send one test message to every sink of the configuration, say what became of it, exit; exit code 1 if one was not taken
+    #[arg(long, conflicts_with = "once")]
+    test_alert: bool,
     /// Print each finding as one JSON object a line, at its opening and at its closing
     #[arg(long)]
     json: bool,
-    /// Configuration file (TOML): [watch] and [watch.rule.NAME]
+    /// Configuration file (TOML): [watch], [watch.rule.NAME] and [[watch.sink]]
     #[arg(long, value_name = "FILE", env = "TIDEGATE_CONFIG")]
     config: Option<PathBuf>,
 }
@@ -57,7 +63,11 @@ fn interval(text: &str) -> std::result::Result<Duration, String> {
 
 /// Runs it.
 pub fn run(args: Args) -> Result {
-    let config = Config::load(&ConfigArgs { config: args.config.clone(), ..ConfigArgs::default() })?.watch;
+    let Config { watch: config, log, .. } =
+        Config::load(&ConfigArgs { config: args.config.clone(), ..ConfigArgs::default() })?;
+    if args.test_alert {
+        return test_alert(&config.sinks.0, args.json);
+    }
     let urls = if args.redis.is_empty() { config.redis } else { args.redis.clone() };
     if urls.is_empty() {
         return Err(Failure::Usage(
@@ -72,10 +82,11 @@ pub fn run(args: Args) -> Result {
     if args.once {
         return runtime::run(async { once(&args, watch::look_once(sources, &options).await) });
     }
-    let keeper = args.state_file.as_ref().map(|file| Arc::new(StateFile::new(file)) as Arc<dyn StateKeeper>);
+    super::serve::start_log(&log)?;
+    let keeper = keeper(args.state_file.as_ref().or(config.state_file.as_ref()));
     runtime::start(None)?.block_on(async {
         let signal = runtime::interrupted();
-        let watching = Watch::start(sources, options.clone(), keeper).await?;
+        let watching = Watch::start_alerting(sources, options.clone(), keeper, config.sinks.0).await?;
         output::note(format!(
             "watching {} every {} as {}; Ctrl-C ends",
             urls.iter().map(|url| value::without_password(url)).collect::<Vec<_>>().join(", "),
@@ -99,14 +110,48 @@ pub fn run(args: Args) -> Result {
     })
 }
 
-/// A watch beside a server, if its configuration names servers to watch: what it finds goes to the log and the metrics. Dropped,
-/// it ends.
-pub async fn beside(config: &WatchConfig) -> Result<Option<Beside>> {
+fn keeper(file: Option<&PathBuf>) -> Option<Arc<dyn StateKeeper>> {
+    file.map(|file| Arc::new(StateFile::new(file)) as Arc<dyn StateKeeper>)
+}
+
+/// Sends a test message to each of `sinks`.
+fn test_alert(sinks: &[Arc<dyn AlertSink>], json: bool) -> Result {
+    if sinks.is_empty() {
+        return Err(Failure::Usage(
+            "there is no sink to test; add [[watch.sink]] to the configuration (--config FILE)".to_owned(),
+        ));
+    }
+    let answers = runtime::run(async { Ok(alerts::test(sinks).await) })?;
+    for (sink, answer) in &answers {
+        let error = answer.as_ref().err().map(ToString::to_string);
+        match (json, error) {
+            (true, error) => output::json(&json!({ "sink": sink, "taken": error.is_none(), "error": error }))?,
+            (false, None) => output::line(format!("{sink}: taken"))?,
+            (false, Some(why)) => output::line(format!("{sink}: not taken: {why}"))?,
+        }
+    }
+    if answers.iter().all(|(_, answer)| answer.is_ok()) { Ok(()) } else { Err(Failure::Found) }
+}
+
+/// A watch beside a server, if its configuration names servers to watch: what it finds goes to the log, the metrics and the sinks.
+/// `ledger` is the file of the ledger, if it is one: what is open is kept beside it.
+pub async fn beside(config: &WatchConfig, ledger: Option<&Path>) -> Result<Option<Beside>> {
     if config.redis.is_empty() {
         return Ok(None);
     }
     let options = WatchOptions { interval: config.interval, settings: config.settings.clone() };
-    let watching = Watch::start(watch::on_redis(&config.redis, &options)?, options, None).await?;
+    let sources = watch::on_redis(&config.redis, &options)?;
+    let file = config.state_file.clone().or_else(|| {
+        let mut file = ledger?.as_os_str().to_owned();
+        file.push(".watch");
+        Some(PathBuf::from(file))
+    });
+    if file.is_none() && !config.sinks.0.is_empty() {
+        tracing::warn!(
+            "watch.state_file is not set: after a restart what is open is told again, and alerts that wait are lost"
+        );
+    }
+    let watching = Watch::start_alerting(sources, options, keeper(file.as_ref()), config.sinks.0.clone()).await?;
     let mut changes = watching.changes();
     let log = tokio::spawn(async move {
         loop {
@@ -117,13 +162,20 @@ pub async fn beside(config: &WatchConfig) -> Result<Option<Beside>> {
             }
         }
     });
-    Ok(Some(Beside { _watching: watching, log }))
+    Ok(Some(Beside { watching: Arc::new(watching), log }))
 }
 
-/// A watch that runs beside a server.
+/// A watch that runs beside a server. Dropped, it ends.
 pub struct Beside {
-    _watching: Watch,
+    watching: Arc<Watch>,
     log: tokio::task::JoinHandle<()>,
+}
+
+impl Beside {
+    /// Ends it, and keeps what it knows.
+    pub async fn stop(&self) {
+        self.watching.stop().await;
+    }
 }
 
 impl Drop for Beside {
@@ -148,7 +200,7 @@ async fn tell(watching: &Watch, json: bool) -> Result {
     let mut changes = watching.changes();
     loop {
         match changes.recv().await {
-            Ok(change) if json => output::json(&shape(change.finding()))?,
+            Ok(change) if json => output::json(&finding_json(change.finding()))?,
             Ok(change) => output::raw(words(&change))?,
             Err(RecvError::Lagged(count)) => {
                 output::note(format!("{count} messages came faster than they could be printed"))
@@ -162,7 +214,7 @@ fn once(args: &Args, seen: Once) -> Result {
     let mut findings = seen.findings;
     findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.rule, finding.address.clone()));
     if args.json {
-        findings.iter().try_for_each(|finding| output::json(&shape(finding)))?;
+        findings.iter().try_for_each(|finding| output::json(&finding_json(finding)))?;
     } else {
         output::raw(table(&seen.memory))?;
         findings.iter().try_for_each(|finding| output::raw(format!("\n{}", opened(finding))))?;
@@ -193,25 +245,6 @@ fn once(args: &Args, seen: Once) -> Result {
 /// An instant as answers write it.
 pub fn instant(at: Millis) -> String {
     jiff::Timestamp::from_millisecond(at.0).map_or_else(|_| at.0.to_string(), |at| format!("{at:.3}"))
-}
-
-/// A finding in the shape of `/v1/redis/findings`.
-fn shape(finding: &Finding) -> Value {
-    let mut shape = json!({
-        "id": finding.id,
-        "rule": finding.rule.name(),
-        "severity": finding.severity.name(),
-        "address": finding.address,
-        "opened_at": instant(finding.opened_at),
-        "cause": finding.cause,
-        "evidence": finding.evidence,
-        "next_command": finding.next_command,
-        "risk": finding.risk,
-    });
-    if let Some(at) = finding.closed_at {
-        shape["closed_at"] = instant(at).into();
-    }
-    shape
 }
 
 fn words(change: &Change) -> String {

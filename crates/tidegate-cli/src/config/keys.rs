@@ -20,6 +20,10 @@ pub enum Kind {
     Switch,
     /// A name of 1 to this many of `A-Z a-z 0-9 . _ -`.
     Name(usize),
+    /// A text, which may be given as `<key>_file`.
+    Text,
+    /// A text.
+    Line,
     /// The path of a file, or nothing.
     File,
     /// One of these words.
@@ -61,7 +65,7 @@ impl Key {
 
     /// Whether `<key>_file` may name a file that holds the value.
     pub fn has_file_twin(&self) -> bool {
-        matches!(self.kind, Kind::Url | Kind::Urls)
+        matches!(self.kind, Kind::Url | Kind::Urls | Kind::Text)
     }
 }
 
@@ -136,6 +140,7 @@ pub const KEYS: &[Key] = &[
     key("watch.redis", Kind::Urls, "", "", None, "Redis and Valkey servers to watch: a URL, or a list of them; redis://.., redis-sentinel://.. (with its replicas), redis-cluster://.. (every node)"),
     key("watch.interval", Kind::Time(100, HOUR), "1s", "time", None, "time between two looks at a server"),
     key("watch.role", Kind::Choice(&["state", "cache", "shared"]), "shared", "", None, "what the servers are used for: state (nothing may be lost), cache (everything can be loaded again), shared (both)"),
+    key("watch.state_file", Kind::File, "", "", None, "keeps what is open and which alerts are not delivered yet; nothing: beside a SQLite ledger (LEDGER.watch) while serving, else they are not kept"),
     key("limits.connections", Kind::CountOrZero(2, 1 << 20), "0", "connections", None, "connections at once, the longest idle ones are closed first; 0: three quarters of the open files allowed, at most 16,384"),
     key("limits.header_timeout", Kind::Time(100, HOUR), "10s", "time", None, "from the first byte of a request's headers to their end"),
     key("limits.header_size", Kind::Size(1 << 10, 1 << 20), "32KiB", "size", None, "largest request line and headers"),
@@ -180,6 +185,23 @@ pub const WATCH_RULE_KEYS: &[Key] = &[
     key("watch.rule.NAME.quiet", Kind::Time(0, HOUR), "30s", "time", None, "a finding is over when every sample of so long a time was well"),
 ];
 
+/// Every key of a sink of the watch, in the order of the example file. Only a file sets them.
+#[rustfmt::skip]
+pub const WATCH_SINK_KEYS: &[Key] = &[
+    key("watch.sink.kind", Kind::Choice(&["smtp", "webhook"]), "", "", None, "what it speaks"),
+    key("watch.sink.url", Kind::Text, "", "", None, "smtps://USER@HOST:465 (TLS from the start) or smtp://USER@HOST:587 (STARTTLS; ?tls=required, opportunistic or off); https:// or http:// of a webhook; also as url_file"),
+    key("watch.sink.secret_file", Kind::File, "", "", None, "a file with the password of the mail server, or with the secret that signs a webhook's messages"),
+    key("watch.sink.severity", Kind::Choice(&["info", "warning", "critical"]), "info", "", None, "the least that it hears of"),
+    key("watch.sink.name", Kind::Name(64), "KIND-HOST", "", None, "its name in logs and metrics, and in the state file: its messages wait under it"),
+    key("watch.sink.ca_file", Kind::File, "", "", None, "certificate of the authority (PEM) that it trusts instead of the system's"),
+    key("watch.sink.from", Kind::Line, "", "", None, "the sender: a@b.example or \"Name <a@b.example>\""),
+    key("watch.sink.to", Kind::Line, "", "", None, "the recipients, a list of up to 50"),
+    key("watch.sink.format", Kind::Choice(&["json", "slack", "dingtalk", "feishu", "wecom"]), "json", "", None, "the body of a webhook"),
+    key("watch.sink.template", Kind::Text, "", "", None, "a body of your own instead: a JSON object in whose texts {{name}} stands for a field; also as template_file"),
+    key("watch.sink.signature", Kind::Choice(&["standard", "dingtalk", "feishu"]), "the format's", "", None, "how messages are signed, if there is a secret_file"),
+    key("watch.sink.answer_code", Kind::Name(64), "the format's", "", None, "a number of the answer's JSON that must be 0"),
+];
+
 /// Every key as a row of a table: key, default, unit, variable, flag, what it does.
 pub fn reference_rows() -> Vec<[String; 6]> {
     let code = |text: &str| if text.is_empty() { String::new() } else { format!("`{text}`") };
@@ -187,9 +209,10 @@ pub fn reference_rows() -> Vec<[String; 6]> {
         let measured = matches!(key.kind, Kind::Time(..) | Kind::TimeOrOff(..) | Kind::Size(..));
         let unit = if measured { "" } else { key.unit };
         let flag = key.flag.unwrap_or_default();
-        [code(key.path), code(key.default), unit.to_owned(), code(&key.env()), code(flag), key.about.to_owned()]
+        let variable = if WATCH_SINK_KEYS.iter().any(|sink| sink.path == key.path) { String::new() } else { key.env() };
+        [code(key.path), code(key.default), unit.to_owned(), code(&variable), code(flag), key.about.to_owned()]
     };
-    KEYS.iter().chain(NAMESPACE_KEYS).chain(WATCH_RULE_KEYS).map(row).collect()
+    KEYS.iter().chain(NAMESPACE_KEYS).chain(WATCH_RULE_KEYS).chain(WATCH_SINK_KEYS).map(row).collect()
 }
 
 /// The key at `path`.

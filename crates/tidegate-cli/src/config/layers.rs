@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, KEYS, Key, Kind};
 use super::namespaces;
+use super::sinks;
 use super::tokens::{self, Entry};
 use super::value::{Origin, Raw, Value};
 use super::watch;
@@ -24,6 +25,8 @@ pub struct Layers {
     pub namespaces: BTreeMap<String, namespaces::Entry>,
     /// `[watch.rule.NAME]`, by rule.
     pub watch_rules: BTreeMap<tidegate::watch::Rule, watch::Entry>,
+    /// `[[watch.sink]]`, in the order of the file.
+    pub sinks: Vec<sinks::Entry>,
     /// Settings with a fault of their own.
     pub unsound: BTreeSet<&'static str>,
     /// The file could not be read, or not as TOML.
@@ -111,6 +114,8 @@ impl Layers {
                 namespaces::from_toml(self, value, place);
             } else if path == "watch.rule" {
                 watch::from_toml(self, value, place);
+            } else if path == "watch.sink" {
+                sinks::from_toml(self, value, place);
             } else if let DeValue::Table(inner) = value.get_ref() {
                 self.enter(&path, inner, origin, place);
             } else {

@@ -4,7 +4,7 @@
 //! - [`keys`]: every key, once. [`cache`]: how the caches run. [`namespaces`]: what `/v1/cache` reads through.
 //! - [`value`]: one value, its origin, what it may be.
 //! - [`layers`]: reading the layers.
-//! - [`watch`]: which servers are watched, and what is judged how.
+//! - [`watch`]: which servers are watched, and what is judged how. [`sinks`]: where alerts go.
 //! - [`tokens`]: who may call.
 //! - [`Config`]: the whole, checked.
 
@@ -12,6 +12,7 @@ pub mod cache;
 pub mod keys;
 pub mod layers;
 pub mod namespaces;
+pub mod sinks;
 pub mod tokens;
 pub mod value;
 pub mod watch;
@@ -270,7 +271,11 @@ impl Config {
             .iter()
             .map(|token| [format!("tokens.{}", token.name), format!("role {}", token.role), token.origin.to_string()]);
         let namespaces = self.layers.namespaces.iter().flat_map(|(name, entry)| entry.shown(name));
-        keys.chain(namespaces).chain(watch::shown(&self.layers)).chain(tokens).collect()
+        keys.chain(namespaces)
+            .chain(watch::shown(&self.layers))
+            .chain(sinks::shown(&self.layers))
+            .chain(tokens)
+            .collect()
     }
 
     /// The same as one JSON object: `{"key": {"value", "from"}}`.

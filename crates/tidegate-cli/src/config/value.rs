@@ -87,7 +87,7 @@ impl Value {
     /// Checks the value against `key`; the fault says what it must be.
     pub fn check(&self, key: &Key) -> Result<(), String> {
         match key.kind {
-            Kind::Url => match self.text() {
+            Kind::Url | Kind::Text | Kind::Line => match self.text() {
                 Some("") | None => Err("must be a text in quotes, and not empty".to_owned()),
                 Some(_) => Ok(()),
             },

@@ -3,6 +3,7 @@
 //! The variables of a rule are `TIDEGATE_WATCH_RULE_NAME_KEY`, its name in capitals with `_` for `-`.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate::watch::{Purpose, Rule, RuleSettings, Settings};
@@ -11,6 +12,7 @@ use toml::de::DeValue;
 
 use super::keys::{self, Key, WATCH_RULE_KEYS};
 use super::layers::{Layers, raw_of};
+use super::sinks::{self, Sinks};
 use super::value::{Origin, Raw, Value};
 
 /// What the path of each key begins with; `NAME` stands for the rule's.
@@ -30,6 +32,10 @@ pub struct WatchConfig {
     pub interval: Duration,
     /// What is judged, and how.
     pub settings: Settings,
+    /// Keeps what is open, and alerts that are not delivered yet.
+    pub state_file: Option<PathBuf>,
+    /// Where alerts go.
+    pub sinks: Sinks,
 }
 
 fn leaf(key: &Key) -> &'static str {
@@ -129,7 +135,9 @@ pub fn built(layers: &mut Layers, get: impl Fn(&Layers, &str) -> Value) -> Watch
             fault(layers, rule.name(), &origin, format_args!(": {why}"));
         }
     }
-    WatchConfig { redis, interval: Duration::from_millis(interval.unsigned_abs()), settings }
+    let state_file = get(layers, "watch.state_file").text().filter(|file| !file.is_empty()).map(PathBuf::from);
+    let interval = Duration::from_millis(interval.unsigned_abs());
+    WatchConfig { redis, interval, settings, state_file, sinks: sinks::built(layers) }
 }
 
 fn with(mut settings: RuleSettings, entry: &Entry) -> RuleSettings {

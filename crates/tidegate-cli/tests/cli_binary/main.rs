@@ -1,5 +1,6 @@
 //! The command line as its users meet it: the real binary, its exit codes, what it prints and where.
 
+mod alerts;
 mod bench;
 mod bench_feed;
 mod bench_queues;

@@ -58,6 +58,19 @@ pub struct Finding {
     pub risk: String,
 }
 
+impl Finding {
+    /// The numbers it rests on, for people: `keys 5, policy noeviction, rss_bytes unknown`.
+    #[must_use]
+    pub fn evidence_words(&self) -> String {
+        let value = |value: &Value| match value {
+            Value::Null => "unknown".to_owned(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        self.evidence.iter().map(|(name, of)| format!("{name} {}", value(of))).collect::<Vec<_>>().join(", ")
+    }
+}
+
 /// A message: each finding makes one at its opening and one at its closing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {

@@ -422,6 +422,21 @@ pub static CATALOGUE: &[Metric] = &[
         &["outcome"],
         "Looks of the watch at a server: `answer`, `silence`.",
     ),
+    metric(
+        "tidegate_watch_alerts_total",
+        Kind::Counter,
+        Unit::Count,
+        &["sink", "outcome"],
+        "Alerts of the watch, by sink: `delivered`; `failed`, attempts that are made again; `refused`, `expired` and `overflow`, which are \
+         dropped undelivered.",
+    ),
+    metric(
+        "tidegate_watch_alerts_waiting",
+        Kind::Gauge,
+        Unit::Count,
+        &["sink"],
+        "Alerts that wait for a sink to take them; at most 256.",
+    ),
     metric("tidegate_watch_used_bytes", Kind::Gauge, Unit::Bytes, &["server"], "Memory that a watched server uses."),
     metric(
         "tidegate_watch_rss_bytes",

@@ -142,7 +142,7 @@ pub(super) fn is_closed(error: &reqwest::Error) -> bool {
 }
 
 /// An error and what is behind it, without the URL, which may hold a secret.
-pub(super) fn chain(error: &reqwest::Error) -> String {
+pub(crate) fn chain(error: &reqwest::Error) -> String {
     let mut text = if error.is_builder() { "the client cannot be built" } else { "the request failed" }.to_owned();
     let mut source = error.source();
     while let Some(error) = source {

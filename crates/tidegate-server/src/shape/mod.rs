@@ -10,6 +10,7 @@ pub(crate) mod order;
 pub(crate) mod page;
 pub(crate) mod payment;
 pub(crate) mod queue;
+pub(crate) mod redis;
 pub(crate) mod sku;
 
 use serde::{Serialize, Serializer};

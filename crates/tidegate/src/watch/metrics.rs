@@ -43,3 +43,31 @@ pub(super) fn memory<'a>(all: impl Iterator<Item = &'a Memory>) {
         }
     }
 }
+
+/// What came of a message to a sink.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Outcome {
+    /// The sink took it.
+    Delivered,
+    /// An attempt failed; there will be another.
+    Failed,
+    /// The sink will never take it.
+    Refused,
+    /// It was tried for too long.
+    Expired,
+    /// Too many waited.
+    Overflow,
+}
+
+impl Outcome {
+    pub(super) fn count(self, sink: &str) {
+        let outcome = match self {
+            Outcome::Delivered => "delivered",
+            Outcome::Failed => "failed",
+            Outcome::Refused => "refused",
+            Outcome::Expired => "expired",
+            Outcome::Overflow => "overflow",
+        };
+        metrics::counter!("tidegate_watch_alerts_total", "sink" => sink.to_owned(), "outcome" => outcome).increment(1);
+    }
+}

@@ -3,11 +3,13 @@
 //!
 //! - [`Watch`]: a task that looks until it is stopped: [`Watch::findings`], [`Watch::memory`], [`Watch::changes`].
 //! - [`look_once`]: two looks, and whatever they show at once.
+//! - [`alerts`]: messages to people by whatever takes them ([`Watch::start_alerting`]).
 //! - [`state`]: [`StateKeeper`], what must outlive the process, and [`StateFile`].
 //! - `metrics.rs`: the same in numbers.
 //!
 //! The rules and what may be set of them: [`Settings`], [`Rule`], [`RuleSettings`].
 
+pub mod alerts;
 mod metrics;
 pub mod state;
 
@@ -15,8 +17,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde_json::{Map, Value};
 use tokio::sync::{broadcast, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 
 pub use state::{StateFile, StateKeeper};
@@ -29,6 +32,7 @@ pub use tidegate_core::watch::{
 pub use tidegate_redis::RedisSamples;
 
 use crate::{Error, Result};
+use alerts::{AlertSink, MAX_SINKS, Post, deliver};
 
 /// Closed findings that are kept; the oldest go first.
 const CLOSED: usize = 1_000;
@@ -82,7 +86,7 @@ pub struct Watch {
     /// From before the first look, for whoever asks first.
     early: Mutex<Option<broadcast::Receiver<Change>>>,
     stop: watch::Sender<bool>,
-    task: Option<JoinHandle<()>>,
+    task: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Shared {
@@ -90,6 +94,7 @@ struct Shared {
     closed: Mutex<VecDeque<Finding>>,
     changes: broadcast::Sender<Change>,
     keeper: Option<Arc<dyn StateKeeper>>,
+    post: Arc<Post>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -106,21 +111,42 @@ impl Watch {
         options: WatchOptions,
         keeper: Option<Arc<dyn StateKeeper>>,
     ) -> Result<Self> {
+        Self::start_alerting(sources, options, keeper, Vec::new()).await
+    }
+
+    /// The same, and tells every opening and closing to each of `sinks`, at most [`MAX_SINKS`]: at least once, also over restarts, if
+    /// there is a `keeper`.
+    ///
+    /// # Errors
+    /// As [`Watch::start`]; also that there are too many sinks, or two of one name.
+    pub async fn start_alerting(
+        sources: Vec<Box<dyn SampleSource>>,
+        options: WatchOptions,
+        keeper: Option<Arc<dyn StateKeeper>>,
+        sinks: Vec<Arc<dyn AlertSink>>,
+    ) -> Result<Self> {
         if !(INTERVAL.0..=INTERVAL.1).contains(&options.interval) {
             let (least, most) = INTERVAL;
             return Err(Error::Configuration(format!("the interval of the watch must be from {least:?} to {most:?}")));
         }
-        let judge = restored(options.settings.clone(), keeper.clone()).await?;
+        let names: std::collections::BTreeSet<&str> = sinks.iter().map(|sink| sink.name()).collect();
+        if names.len() < sinks.len() || sinks.len() > MAX_SINKS {
+            return Err(Error::Configuration(format!(
+                "a watch has at most {MAX_SINKS} sinks, each with a name of its own"
+            )));
+        }
+        let (judge, post) = restored(options.settings.clone(), keeper.clone(), sinks).await?;
         let shared = Arc::new(Shared {
             judge: Mutex::new(judge),
             closed: Mutex::new(VecDeque::new()),
             changes: broadcast::Sender::new(CHANGES),
             keeper,
+            post: Arc::new(post),
         });
         let early = Mutex::new(Some(shared.changes.subscribe()));
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(run(Arc::clone(&shared), sources, options.interval, stopped));
-        Ok(Self { shared, early, stop, task: Some(task) })
+        Ok(Self { shared, early, stop, task: Mutex::new(Some(task)) })
     }
 
     /// What is open now, by server and rule.
@@ -148,10 +174,11 @@ impl Watch {
         locked(&self.early).take().unwrap_or_else(|| self.shared.changes.subscribe())
     }
 
-    /// Ends it once the look under way is over, and keeps what it knows.
-    pub async fn stop(mut self) {
+    /// Ends it once the look and the deliveries under way are over, within three seconds, and keeps what it knows.
+    pub async fn stop(&self) {
         self.stop.send_replace(true);
-        if let Some(task) = self.task.take() {
+        let task = locked(&self.task).take();
+        if let Some(task) = task {
             // It ends by itself; how is of no interest.
             let _ = task.await;
         }
@@ -160,19 +187,35 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if let Some(task) = &self.task {
+        if let Some(task) = &*locked(&self.task) {
             task.abort();
         }
     }
 }
 
-async fn restored(settings: Settings, keeper: Option<Arc<dyn StateKeeper>>) -> Result<Judge> {
-    let Some(keeper) = keeper else { return Ok(Judge::new(settings)) };
-    let text = blocking(move || keeper.load()).await;
-    match text.map_err(|e| Error::Configuration(format!("the state of the watch cannot be read: {e}")))? {
-        None => Ok(Judge::new(settings)),
-        Some(text) => Judge::restore(settings, &text).map_err(|e| Error::Configuration(e.to_string())),
-    }
+/// The field of the kept state that has the messages which are not delivered; the rest is the judge's.
+const ALERTS: &str = "alerts";
+
+async fn restored(
+    settings: Settings,
+    keeper: Option<Arc<dyn StateKeeper>>,
+    sinks: Vec<Arc<dyn AlertSink>>,
+) -> Result<(Judge, Post)> {
+    let bad = |e: String| Error::Configuration(format!("the state of the watch cannot be read: {e}"));
+    let text = match keeper {
+        Some(keeper) => blocking(move || keeper.load()).await.map_err(|e| bad(e.to_string()))?,
+        None => None,
+    };
+    let Some(text) = text else {
+        let post = Post::restore(sinks, Value::Null).map_err(|e| bad(e.to_string()))?;
+        return Ok((Judge::new(settings), post));
+    };
+    let judge = Judge::restore(settings, &text).map_err(|e| Error::Configuration(e.to_string()))?;
+    // An older Tidegate kept none.
+    let kept = serde_json::from_str::<Map<String, Value>>(&text).ok().and_then(|mut all| all.remove(ALERTS));
+    let post = Post::restore(sinks, kept.unwrap_or_default())
+        .map_err(|e| bad(format!("{e}; delete it to begin anew: open findings are then told again")))?;
+    Ok((judge, post))
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> std::io::Result<T> {
@@ -185,21 +228,28 @@ async fn run(
     every: Duration,
     mut stop: watch::Receiver<bool>,
 ) {
+    let mut delivering = JoinSet::new();
+    for sink in shared.post.sinks() {
+        delivering.spawn(deliver(Arc::clone(&shared.post), Arc::clone(sink), stop.clone()));
+    }
     let mut tick = interval(every);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut kept_at = tokio::time::Instant::now();
     loop {
-        tokio::select! {
-            _ = tick.tick() => {}
+        let changed = tokio::select! {
+            _ = tick.tick() => {
+                let rounds = tidegate_backend::watch::all(&mut sources).await;
+                shared.take(rounds)
+            }
+            () = shared.post.changed.notified() => true,
             _ = stop.changed() => break,
-        }
-        let rounds = tidegate_backend::watch::all(&mut sources).await;
-        let changed = shared.take(rounds);
+        };
         if changed || kept_at.elapsed() >= KEEP {
             shared.keep().await;
             kept_at = tokio::time::Instant::now();
         }
     }
+    while delivering.join_next().await.is_some() {}
     shared.keep().await;
 }
 
@@ -223,17 +273,34 @@ impl Shared {
                     closed.pop_front();
                 }
             }
+            self.post.tell(&change);
             // Nobody has to listen.
             let _ = self.changes.send(change);
         }
         is_changed
     }
 
+    /// Keeps what must outlive the process; only then messages are sent, so that none is made twice. What cannot be kept is sent
+    /// all the same.
     async fn keep(&self) {
-        let Some(keeper) = self.keeper.clone() else { return };
-        let text = locked(&self.judge).save();
-        if let Err(e) = blocking(move || keeper.save(&text)).await {
-            tracing::warn!(error = %e, "the state of the watch cannot be kept: after a restart what is open is told again");
+        if let Some(keeper) = self.keeper.clone() {
+            let text = self.text();
+            if let Err(e) = blocking(move || keeper.save(&text)).await {
+                tracing::warn!(error = %e, "the state of the watch cannot be kept: after a restart what is open is told again");
+            }
+        }
+        self.post.release();
+    }
+
+    fn text(&self) -> String {
+        let judge = locked(&self.judge).save();
+        let alerts = self.post.save();
+        match serde_json::from_str::<Map<String, Value>>(&judge) {
+            Ok(mut all) if alerts.as_object().is_some_and(|lines| !lines.is_empty()) => {
+                all.insert(ALERTS.to_owned(), alerts);
+                Value::Object(all).to_string()
+            }
+            _ => judge,
         }
     }
 }
