@@ -38,6 +38,7 @@ impl LocalServer {
             limits: Limits::default(),
             surface: Surface::Whole,
             namespaces: Vec::new(),
+            redis: None,
         };
         let server = Server::bind(config, tidegate.clone()).map_err(|e| Failure::Work(e.to_string()))?;
         let addr = server.local_addr();

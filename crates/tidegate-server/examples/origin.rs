@@ -56,6 +56,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         limits: Limits::default(),
         surface: Surface::Whole,
         namespaces: vec![items],
+        redis: None,
     };
     let server = Server::bind(config, tidegate.clone())?;
     let url = format!("http://{}/v1/cache/items/mug%2F7", server.local_addr());

@@ -14,6 +14,7 @@ use crate::access::Tokens;
 use crate::config::{Limits, ServerConfig, ServerError, Surface};
 use crate::metrics::requests::RequestMetrics;
 use crate::origins::Namespaces;
+use crate::redis::Redis;
 use crate::request::feed_cursor::Cursors;
 use crate::serve::registry::Registry;
 
@@ -48,6 +49,8 @@ pub(crate) struct App {
     pub(crate) locks: Option<Locks>,
     /// The feed, if this instance has one.
     pub(crate) feed: Option<Feed>,
+    /// The watch over Redis and looks at its keys, if there is a watch.
+    pub(crate) redis: Option<Redis>,
     /// Signs the cursors of feeds.
     pub(crate) cursors: Cursors,
     stopping: AtomicBool,
@@ -72,6 +75,7 @@ impl App {
             queues: tidegate.queues(),
             locks: tidegate.locks(),
             feed: tidegate.feed(),
+            redis: config.redis.map(Redis::new),
             cursors: Cursors::new(tidegate.ledger_id().0),
             tidegate,
             tokens: Tokens::new(config.tokens),

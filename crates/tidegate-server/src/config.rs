@@ -6,6 +6,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use crate::origins::Namespace;
+use crate::redis::RedisWatch;
 
 /// What a server is started with.
 #[derive(Debug, Clone)]
@@ -23,6 +24,8 @@ pub struct ServerConfig {
     /// The namespaces of `/v1/cache`, at most [`MAX_NAMESPACES`](crate::MAX_NAMESPACES). A process that only does
     /// background work makes none of them.
     pub namespaces: Vec<Namespace>,
+    /// What `/v1/redis` shows; `None`: 404 `no-redis`.
+    pub redis: Option<RedisWatch>,
 }
 
 /// What a server answers.

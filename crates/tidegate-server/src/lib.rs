@@ -7,6 +7,7 @@
 //! - `request/`: paths, queries, headers and bodies, judged completely. `shape/`: what is answered.
 //! - `origins/`: the read-through cache of HTTP origins, with every bound on what is asked and what comes back.
 //! - [`alerts`]: sinks of the watch over Redis, e-mail and webhooks.
+//! - [`RedisWatch`]: what `/v1/redis` shows.
 //! - `problem/`: every error is a problem document, from one catalogue.
 //! - [`openapi_json`], [`metrics_markdown`], [`problems_markdown`]: the reference, generated from the code.
 
@@ -23,6 +24,7 @@ mod origins;
 mod pages;
 mod pipeline;
 mod problem;
+mod redis;
 mod reply;
 mod request;
 mod router;
@@ -36,5 +38,6 @@ pub use metrics::{MetricsHandle, install_metrics};
 pub use openapi::openapi_json;
 pub use origins::{MAX_NAMESPACES, Namespace, Origin, check_namespace_name};
 pub use problem::page::problems_markdown;
+pub use redis::RedisWatch;
 pub use serve::Server;
-pub use shape::redis::finding_json;
+pub use shape::redis::{big_keys_json, finding_json};

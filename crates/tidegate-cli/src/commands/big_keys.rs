@@ -3,12 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use serde_json::{Value, json};
-use tidegate::big_keys::{self, BigKey, BigKeysOptions, Histogram, MAX_TOP, Pace, Progress, Report, Route, Sum};
-use tidegate::core::Millis;
+use tidegate::big_keys::{self, BigKeysOptions, Histogram, MAX_TOP, Pace, Progress, Report, Route, Sum};
 use tidegate::core::watch::bytes;
+use tidegate_server::big_keys_json;
 
 use crate::config::value;
 use crate::failure::{Failure, Result};
@@ -78,7 +75,7 @@ pub fn run(args: Args) -> Result {
             }
         }
     })?;
-    if args.json { output::json(&shape(&report)) } else { output::raw(words(&report)) }
+    if args.json { output::json(&big_keys_json(&report)) } else { output::raw(words(&report)) }
 }
 
 fn failed(e: tidegate::Error, url: &str) -> Failure {
@@ -93,55 +90,9 @@ fn tell(progress: &Progress) {
     output::note(format!("{scanned} of about {total} keys, {}", bytes(sum)));
 }
 
-fn instant(at: Millis) -> String {
-    jiff::Timestamp::from_millisecond(at.0).map_or_else(|_| at.0.to_string(), |at| format!("{at:.3}"))
-}
-
-/// In the shape of `/v1/redis/big-keys`, with the sums beside it.
-fn shape(report: &Report) -> Value {
-    let sum = |sum: &Sum| json!({ "keys": sum.keys, "bytes": sum.bytes });
-    let named = |name: &str, value: Value, of: &Sum| {
-        let mut shape = sum(of);
-        shape[name] = value;
-        shape
-    };
-    json!({
-        "state": "done",
-        "route": report.route,
-        "started_at": instant(report.started_at),
-        "finished_at": instant(report.finished_at),
-        "scanned": report.scanned,
-        "total": report.total,
-        "confidence": (report.confidence * 10_000.0).round() / 10_000.0,
-        "fork_pause_ms": report.fork_pause_ms,
-        "bytes": sum_of(report),
-        "unknown_size": report.unknown,
-        "items": report.items.iter().map(item).collect::<Vec<_>>(),
-        "types": report.kinds.iter().map(|(kind, of)| named("type", kind.name().into(), of)).collect::<Vec<_>>(),
-        "prefixes": report.prefixes.iter().map(|(prefix, of)| named("prefix", big_keys::escaped(prefix).into(), of)).collect::<Vec<_>>(),
-        "other_prefixes": sum(&report.other_prefixes),
-        "slots": report.slots.iter().map(|(slot, of)| named("slot", (*slot).into(), of)).collect::<Vec<_>>(),
-        "sizes": report.sizes.iter().map(histogram).collect::<Vec<_>>(),
-        "experimental": report.route == "keysizes",
-        "notes": report.notes,
-    })
-}
-
 /// What all keys take, where that was asked.
 fn sum_of(report: &Report) -> Option<u64> {
     (report.route != "keysizes").then_some(report.bytes)
-}
-
-/// `below` is the first size that is not in a bin.
-fn histogram(of: &Histogram) -> Value {
-    let bin = |(from, keys): &(u64, u64)| json!({ "from": from, "below": Histogram::below(*from), "keys": keys });
-    json!({
-        "database": of.database,
-        "type": of.kind.name(),
-        "unit": if of.is_bytes { "bytes" } else { "elements" },
-        "bins": of.bins.iter().map(bin).collect::<Vec<_>>(),
-        "clamped": of.clamped,
-    })
 }
 
 /// How many keys have which size, a line a bin.
@@ -154,27 +105,6 @@ fn sizes(of: &[Histogram]) -> String {
         }));
     }
     output::table(&rows)
-}
-
-fn item(key: &BigKey) -> Value {
-    let mut shape = json!({
-        "key": big_keys::escaped(&key.name),
-        "key_base64": BASE64_STANDARD.encode(&key.name),
-        "database": key.database,
-        "type": key.kind.name(),
-        "bytes": key.bytes,
-        "elements": key.elements,
-        "encoding": key.encoding,
-        "ttl_ms": key.ttl_ms,
-        "delete_blocks_ms": (key.delete_blocks_ms() * 1_000.0).round() / 1_000.0,
-    });
-    if key.name_length > key.name.len() as u64 {
-        shape["key_length"] = key.name_length.into();
-    }
-    if let Some(purpose) = key.purpose {
-        shape["purpose"] = purpose.into();
-    }
-    shape
 }
 
 fn short(name: &[u8]) -> String {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate::{Options, Stores, Tidegate};
-use tidegate_server::{Role, Server, ServerConfig, Surface, Token};
+use tidegate_server::{RedisWatch, Role, Server, ServerConfig, Surface, Token};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
@@ -67,7 +67,8 @@ async fn serve(config: &Config, manual_clock: bool) -> Result {
     let stores = config.stores.clone().queues(config.queues).locks();
     let tidegate = start(config, stores, manual_clock).await?;
     let watching = super::watch::beside(&config.watch, config.stores.file()).await?;
-    let served = listen(config, manual_clock, &tidegate).await;
+    let redis = watching.as_ref().map(super::watch::Beside::shown);
+    let served = listen(config, manual_clock, &tidegate, redis).await;
     let at_once = matches!(served, Err(Failure::Interrupted));
     let watch_stops = async {
         if let Some(watching) = watching.as_ref().filter(|_| !at_once) {
@@ -118,8 +119,14 @@ pub(super) async fn stop(tidegate: &Tidegate, served: Result<Instant>) -> Result
 }
 
 /// Listens until a signal and the end of the requests under way; gives the instant of the signal.
-async fn listen(config: &Config, manual_clock: bool, tidegate: &Tidegate) -> Result<Instant> {
-    let server = Server::bind(server_config(config, manual_clock, Surface::Whole)?, tidegate.clone());
+async fn listen(
+    config: &Config,
+    manual_clock: bool,
+    tidegate: &Tidegate,
+    redis: Option<RedisWatch>,
+) -> Result<Instant> {
+    let whole = ServerConfig { redis, ..server_config(config, manual_clock, Surface::Whole)? };
+    let server = Server::bind(whole, tidegate.clone());
     let server = server.map_err(|e| Failure::Usage(e.to_string()))?;
     let address = server.local_addr();
     let [ledger, store] = config.where_it_is();
@@ -165,6 +172,7 @@ pub(super) fn server_config(config: &Config, manual_clock: bool, surface: Surfac
         manual_clock,
         surface,
         namespaces: config.namespaces.clone(),
+        redis: None,
     })
 }
 

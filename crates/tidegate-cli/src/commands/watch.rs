@@ -12,7 +12,7 @@ use tidegate::watch::alerts::{self, AlertSink};
 use tidegate::watch::{
     self, Change, Finding, Memory, Once, Purpose, Severity, Silence, StateFile, StateKeeper, Watch, WatchOptions,
 };
-use tidegate_server::finding_json;
+use tidegate_server::{RedisWatch, finding_json};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::config::watch::WatchConfig;
@@ -78,7 +78,7 @@ pub fn run(args: Args) -> Result {
     if let Some(purpose) = args.role.as_deref().and_then(Purpose::named) {
         options.settings.purpose = purpose;
     }
-    let sources = watch::on_redis(&urls, &options)?;
+    let sources = watch::on_redis_trusting(&urls, config.authority.as_deref(), &options)?;
     if args.once {
         return runtime::run(async { once(&args, watch::look_once(sources, &options).await) });
     }
@@ -140,7 +140,7 @@ pub async fn beside(config: &WatchConfig, ledger: Option<&Path>) -> Result<Optio
         return Ok(None);
     }
     let options = WatchOptions { interval: config.interval, settings: config.settings.clone() };
-    let sources = watch::on_redis(&config.redis, &options)?;
+    let sources = watch::on_redis_trusting(&config.redis, config.authority.as_deref(), &options)?;
     let file = config.state_file.clone().or_else(|| {
         let mut file = ledger?.as_os_str().to_owned();
         file.push(".watch");
@@ -162,19 +162,26 @@ pub async fn beside(config: &WatchConfig, ledger: Option<&Path>) -> Result<Optio
             }
         }
     });
-    Ok(Some(Beside { watching: Arc::new(watching), log }))
+    let shown =
+        RedisWatch { watch: Arc::new(watching), urls: config.redis.clone(), authority: config.authority.clone() };
+    Ok(Some(Beside { shown, log }))
 }
 
 /// A watch that runs beside a server. Dropped, it ends.
 pub struct Beside {
-    watching: Arc<Watch>,
+    shown: RedisWatch,
     log: tokio::task::JoinHandle<()>,
 }
 
 impl Beside {
+    /// What the server shows of it.
+    pub fn shown(&self) -> RedisWatch {
+        self.shown.clone()
+    }
+
     /// Ends it, and keeps what it knows.
     pub async fn stop(&self) {
-        self.watching.stop().await;
+        self.shown.watch.stop().await;
     }
 }
 

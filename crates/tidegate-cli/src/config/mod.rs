@@ -129,7 +129,7 @@ impl Config {
             return Err(refused(&layers.faults));
         }
         let namespaces = namespaces::built(&mut layers);
-        let watch = watch::built(&mut layers, get);
+        let mut watch = watch::built(&mut layers, get);
         let number = |path: &str| get(&layers, path).number().unwrap_or_default();
         let count = |path: &str| usize::try_from(number(path)).unwrap_or(usize::MAX);
         let time = |path: &str| Duration::from_millis(get(&layers, path).time_ms().unwrap_or_default().unsigned_abs());
@@ -209,6 +209,7 @@ impl Config {
             Ok(authority) => (authority, None),
             Err(fault) => (None, Some(fault)),
         };
+        watch.authority.clone_from(&authority);
         let stores = stores.map(|stores| match authority {
             Some(pem) => stores.authority(pem),
             None => stores,

@@ -17,6 +17,8 @@ use super::value::{Origin, Raw, Value};
 
 /// What the path of each key begins with; `NAME` stands for the rule's.
 const PREFIX: &str = "watch.rule.NAME.";
+/// No server is watched, the store's neither.
+const OFF: &str = "off";
 /// What the variables begin with.
 const VARIABLE: &str = "TIDEGATE_WATCH_RULE_";
 
@@ -26,8 +28,10 @@ pub type Entry = BTreeMap<&'static str, Value>;
 /// How Redis is watched.
 #[derive(Debug, Clone)]
 pub struct WatchConfig {
-    /// The servers, by their URLs.
+    /// The servers, by their URLs; the store's, if none are named and it is one.
     pub redis: Vec<String>,
+    /// The authority (PEM) that TLS trusts instead of the system's.
+    pub authority: Option<Vec<u8>>,
     /// Between two looks.
     pub interval: Duration,
     /// What is judged, and how.
@@ -125,9 +129,19 @@ pub fn shown(layers: &Layers) -> Vec<[String; 3]> {
 
 /// What the layers make; what is wrong is noted.
 pub fn built(layers: &mut Layers, get: impl Fn(&Layers, &str) -> Value) -> WatchConfig {
-    let redis = get(layers, "watch.redis").text().unwrap_or_default().split_whitespace().map(str::to_owned).collect();
+    let named = get(layers, "watch.redis");
+    let mut redis: Vec<String> = named.text().unwrap_or_default().split_whitespace().map(str::to_owned).collect();
+    let role = get(layers, "watch.role");
+    let mut purpose = role.text().and_then(Purpose::named).unwrap_or_default();
+    let store = get(layers, "store").text().filter(|url| url.starts_with("redis")).map(str::to_owned);
+    if redis == [OFF] {
+        redis.clear();
+    } else if let (true, Some(store)) = (redis.is_empty(), store) {
+        redis.push(store);
+        // It must not evict, or the server would not have it.
+        purpose = if role.origin == Origin::Default { Purpose::State } else { purpose };
+    }
     let interval = get(layers, "watch.interval").time_ms().unwrap_or(1_000);
-    let purpose = get(layers, "watch.role").text().and_then(Purpose::named).unwrap_or_default();
     let mut settings = Settings::new(purpose);
     for (rule, entry) in layers.watch_rules.clone() {
         let Some(origin) = entry.values().next().map(|value| value.origin.clone()) else { continue };
@@ -137,7 +151,7 @@ pub fn built(layers: &mut Layers, get: impl Fn(&Layers, &str) -> Value) -> Watch
     }
     let state_file = get(layers, "watch.state_file").text().filter(|file| !file.is_empty()).map(PathBuf::from);
     let interval = Duration::from_millis(interval.unsigned_abs());
-    WatchConfig { redis, interval, settings, state_file, sinks: sinks::built(layers) }
+    WatchConfig { redis, authority: None, interval, settings, state_file, sinks: sinks::built(layers) }
 }
 
 fn with(mut settings: RuleSettings, entry: &Entry) -> RuleSettings {
@@ -188,6 +202,16 @@ mod tests {
         assert_eq!(watch.settings.of(Rule::BigValuePassing).threshold, 4_194_304.0);
         let fragmentation = watch.settings.of(Rule::Fragmentation);
         assert_eq!((fragmentation.samples, fragmentation.of, fragmentation.min_uptime_s), (3, 3, 5));
+        let stored = |watch: &str| {
+            let (watch, faults) = read(&format!("store = \"redis://s\"\n[watch]\n{watch}"), &[]);
+            assert_eq!(faults, Vec::<String>::new());
+            (watch.redis, watch.settings.purpose)
+        };
+        let (own, other) = (vec!["redis://s".to_owned()], vec!["redis://a".to_owned()]);
+        assert_eq!(stored(""), (own.clone(), Purpose::State));
+        assert_eq!(stored("redis = \"\"\nrole = \"shared\""), (own, Purpose::Shared));
+        assert_eq!(stored("redis = \"redis://a\""), (other, Purpose::Shared));
+        assert_eq!(stored("redis = \"off\"").0, Vec::<String>::new());
         let (watch, faults) = read("[watch]\nredis = \"redis://:pw@a\"\n", &[]);
         assert_eq!((watch.redis.len(), faults.len(), watch.settings.purpose), (1, 0, Purpose::Shared));
     }

@@ -171,7 +171,6 @@ impl Drop for Stop {
 
 /// What is known while servers are looked at.
 struct Run<'a> {
-    options: &'a RedisOptions,
     big: &'a BigKeysOptions,
     deadline: Instant,
     notes: Vec<String>,
@@ -188,15 +187,25 @@ struct Run<'a> {
 /// [`ErrorKind::Unavailable`]: a server does not answer, or a snapshot that was asked for is not given, breaks off or is of an unknown
 /// version; the text says what to do. [`ErrorKind::Configuration`]: the server does not let us in.
 pub async fn big_keys(options: &RedisOptions, big: &BigKeysOptions) -> Result<Report> {
+    big_keys_of(std::slice::from_ref(options), big).await
+}
+
+/// The same for what each of `all` names, added up in one report.
+///
+/// # Errors
+/// As [`big_keys`], for the first of them that cannot be looked at.
+pub async fn big_keys_of(all: &[RedisOptions], big: &BigKeysOptions) -> Result<Report> {
     let started_at = Millis(scan::now());
     let big = BigKeysOptions { top: big.top.clamp(1, MAX_TOP), ..big.clone() };
-    let servers = server::of(options).await?;
-    let total = servers.iter().map(Server::keys).fold(0, u64::saturating_add);
+    let mut servers = Vec::new();
+    for options in all {
+        servers.extend(server::of(options).await?.into_iter().map(|server| (options, server)));
+    }
+    let total = servers.iter().map(|(_, server)| server.keys()).fold(0, u64::saturating_add);
     big.progress.total.store(total, Ordering::Relaxed);
-    let is_cluster = servers.iter().any(|server| server.is_cluster);
-    let mut all = Collector::new(big.top, started_at.0, is_cluster);
+    let is_cluster = servers.iter().any(|(_, server)| server.is_cluster);
+    let mut sum = Collector::new(big.top, started_at.0, is_cluster);
     let mut run = Run {
-        options,
         big: &big,
         deadline: Instant::now() + big.deadline,
         notes: Vec::new(),
@@ -205,17 +214,17 @@ pub async fn big_keys(options: &RedisOptions, big: &BigKeysOptions) -> Result<Re
         by_size: 0,
     };
     let mut routes = Vec::new();
-    for mut server in servers {
+    for (options, mut server) in servers {
         let empty = Collector::new(big.top, started_at.0, is_cluster);
-        let (route, collector) = run.look(&mut server, empty).await?;
+        let (route, collector) = run.look(options, &mut server, empty).await?;
         routes.push(route);
-        all.merge(collector);
+        sum.merge(collector);
     }
     let route = match routes.first() {
         Some(first) if routes.iter().all(|route| route == first) => first,
         _ => "mixed",
     };
-    Ok(report(route, started_at, total, run, all))
+    Ok(report(route, started_at, total, run, sum))
 }
 
 fn report(route: &'static str, started_at: Millis, total: u64, run: Run<'_>, mut all: Collector) -> Report {
@@ -252,7 +261,12 @@ fn report(route: &'static str, started_at: Millis, total: u64, run: Run<'_>, mut
 }
 
 impl Run<'_> {
-    async fn look(&mut self, server: &mut Server, empty: Collector) -> Result<(&'static str, Collector)> {
+    async fn look(
+        &mut self,
+        options: &RedisOptions,
+        server: &mut Server,
+        empty: Collector,
+    ) -> Result<(&'static str, Collector)> {
         let mut route = self.big.route;
         if matches!(route, Route::Auto | Route::KeySizes) {
             if self.by_size(server).await? {
@@ -262,7 +276,7 @@ impl Run<'_> {
             route = if route == Route::KeySizes { Route::Scan } else { route };
         }
         if route != Route::Scan {
-            match self.by_snapshot(server).await? {
+            match self.by_snapshot(options, server).await? {
                 Some(collector) => return Ok(("snapshot", collector)),
                 None if Instant::now() >= self.deadline => {
                     let why = "the time was over before a snapshot was read; give more with --deadline";
@@ -348,12 +362,12 @@ impl Run<'_> {
     }
 
     /// Tries the replicas, then the server itself; `None`: SCAN it is.
-    async fn by_snapshot(&mut self, server: &mut Server) -> Result<Option<Collector>> {
-        if self.options.tls {
+    async fn by_snapshot(&mut self, options: &RedisOptions, server: &mut Server) -> Result<Option<Collector>> {
+        if options.tls {
             return self.no_snapshot(server, "a snapshot is not read over TLS");
         }
         for mut replica in server.replicas().await {
-            match self.read(&mut replica).await? {
+            match self.read(options, &mut replica).await? {
                 Ok(collector) => {
                     self.note(server, format_args!("its replica {} gave a snapshot", replica.address));
                     return Ok(Some(collector));
@@ -366,7 +380,7 @@ impl Run<'_> {
         if !has_room && self.big.route == Route::Auto {
             return self.no_snapshot(server, "a fork could take more memory than there is");
         }
-        match self.read(server).await? {
+        match self.read(options, server).await? {
             Ok(collector) => {
                 self.note(server, "it gave a snapshot");
                 Ok(Some(collector))
@@ -393,11 +407,15 @@ impl Run<'_> {
         Ok(None)
     }
 
-    async fn read(&mut self, server: &mut Server) -> Result<std::result::Result<Collector, NoSnapshot>> {
+    async fn read(
+        &mut self,
+        options: &RedisOptions,
+        server: &mut Server,
+    ) -> Result<std::result::Result<Collector, NoSnapshot>> {
         let stop = Stop(Arc::default());
         let ask = Ask {
             host: server.host.clone(),
-            login: self.options.login.clone(),
+            login: options.login.clone(),
             valkey: server.info.text("valkey_version").map(str::to_owned),
             model: server.model().await,
             pace: self.big.pace,

@@ -80,6 +80,7 @@ const TAGS: &[(&str, &str)] = &[
     ("queues", "Tasks that are handed out at an instant, until somebody acknowledges them."),
     ("locks", "Only one of us at a time, with fences."),
     ("feed", "What those whom a user follows published, newest first."),
+    ("redis", "What the watch over Redis and Valkey sees, and which of their keys are large."),
     ("events", "What happened, in order, nothing skipped."),
     ("operations", "Health, metrics, the clock, reconciliation."),
 ];

@@ -83,6 +83,9 @@ kinds! {
     UNKNOWN_TASK "unknown-task" 404 "Unknown task" false
         "The queue has no task with this id; or none that is dead, where a dead one is asked for. A task that was acknowledged is gone."
         "Correct the id; `GET /v1/queues/{queue}/tasks` lists what is there, `GET /v1/queues/{queue}/dead` the dead."
+    NO_REDIS "no-redis" 404 "No Redis is watched" false
+        "This server watches no Redis: its store is embedded and `watch.redis` names none."
+        "Name the servers in `[watch] redis` of the configuration and restart the server."
     METHOD_NOT_ALLOWED "method-not-allowed" 405 "Method not allowed" false
         "The address exists, but not with this method."
         "Use a method that the `Allow` header lists."
@@ -134,6 +137,9 @@ kinds! {
     LOCK_LOST "lock-lost" 409 "Lost" false
         "The lock is not held with this token: it ran out, was taken by another, or was released."
         "Stop what the lock protects, then take the lock again."
+    SCAN_RUNNING "scan-running" 409 "A look is under way" false
+        "This process looks at big keys already; it looks once at a time."
+        "Read it with `GET /v1/redis/big-keys`, and begin another when it has ended."
     CURSOR_EXPIRED "cursor-expired" 410 "Cursor expired" false
         "The place where the page before ended is no longer within what a feed shows: seven days, or what feed.window says."
         "Begin without a cursor."

@@ -1,9 +1,23 @@
-//! The bodies of queues and locks.
+//! The bodies of queues and locks, and of looks at Redis.
 
 use tidegate::lock::{MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS};
 use tidegate::queue::{MAX_BATCH, MAX_DELAY_MS, MAX_ERROR_BYTES, MAX_LEASE_MS, MAX_PAYLOAD_BYTES, MIN_LEASE_MS};
 
 use super::{Field, Kind, Shape};
+
+pub(crate) static BIG_KEYS: Shape = Shape {
+    name: "BeginBigKeys",
+    doc: "How to look. The body may be left out.",
+    example: r#"{"route": "scan", "top": 20}"#,
+    fields: &[
+        Field::optional(
+            "route",
+            Kind::Choice(&["auto", "keysizes", "snapshot", "scan"]),
+            "By `INFO keysizes` (Redis 8, sizes alone), a replication snapshot, SCAN, or whichever of them a server has room for (`auto`, the default).",
+        ),
+        Field::optional("top", Kind::Integer(1, 1_000), "Keys to list; 100 unless set."),
+    ],
+};
 
 /// Most tasks of a batch.
 pub(crate) const MAX_BATCH_TASKS: usize = 500;

@@ -1,4 +1,4 @@
-//! Cursors of the lists of a queue: which list they belong to, a place in it, check digits. Opaque to callers.
+//! Cursors of the lists of a queue and of findings: which list they belong to, a place in it, check digits. Opaque to callers.
 
 use tidegate::core::Millis;
 use tidegate::queue::{Place, TaskId};
@@ -53,6 +53,19 @@ pub(crate) fn place(list: char, queue: &str, cursor: &str) -> Result<Place, &'st
     Ok((Millis(at), TaskId::parse(&id).map_err(|_| FORGED)?))
 }
 
+/// The cursor of a point of time and a name in `list`.
+pub(crate) fn of_point(list: char, at: Millis, name: &str) -> String {
+    encode(list, "", at.0, name)
+}
+
+/// The point of time and the name of a cursor.
+///
+/// # Errors
+/// For every text that [`of_point`] did not give for this list.
+pub(crate) fn point(list: char, cursor: &str) -> Result<(Millis, String), &'static str> {
+    decode(list, "", cursor).map(|(at, name)| (Millis(at), name)).ok_or(FORGED)
+}
+
 /// The cursor after a name.
 pub(crate) fn of_name(name: &str) -> String {
     encode('n', "", 0, name)
@@ -78,6 +91,10 @@ mod tests {
             assert_eq!(place('l', "mail", &cursor), Ok(there));
             assert!(place('d', "mail", &cursor).is_err() && place('l', "other", &cursor).is_err());
         }
+        let there = (Millis(7), "save-failing-7".to_owned());
+        let cursor = of_point('o', there.0, &there.1);
+        assert_eq!(point('o', &cursor), Ok(there));
+        assert!(point('c', &cursor).is_err());
         assert_eq!(name(&of_name("mail")), Ok("mail".to_owned()));
         let good = of_name("mail");
         for bad in ["", "n", "x", "né", "n0000000000000000000", &good[..good.len() - 1], &format!("{good}00")] {

@@ -12,6 +12,7 @@ mod parked;
 mod payments;
 mod products;
 mod queues;
+mod redis;
 mod refunds;
 mod skus;
 
@@ -47,6 +48,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
         feed::ROUTES,
         feed::posts::ROUTES,
         feed::users::ROUTES,
+        redis::ROUTES,
         events::ROUTES,
         machine::ROUTES,
         pages::ROUTES,

@@ -52,6 +52,10 @@ const CALLS: &[(&str, &str, Option<Role>)] = &[
     ("PUT", "/v1/locks/{name}", Some(Role::Shop)),
     ("DELETE", "/v1/locks/{name}", Some(Role::Shop)),
     ("GET", "/v1/locks/{name}", Some(Role::Shop)),
+    ("GET", "/v1/redis/memory", Some(Role::Ops)),
+    ("GET", "/v1/redis/findings", Some(Role::Ops)),
+    ("POST", "/v1/redis/big-keys", Some(Role::Ops)),
+    ("GET", "/v1/redis/big-keys", Some(Role::Ops)),
     ("GET", "/v1/events", Some(Role::Read)),
     ("GET", "/v1/events/stream", Some(Role::Read)),
     ("GET", "/healthz", None),
@@ -170,6 +174,7 @@ async fn the_open_needs_tokens() {
         limits: Limits::default(),
         surface: Surface::Whole,
         namespaces: Vec::new(),
+        redis: None,
     };
     let refused = |config| Server::bind(config, tidegate.clone()).err().expect("a refusal").to_string();
     assert!(refused(config(Vec::new(), false)).contains("tidegate token"));

@@ -211,6 +211,7 @@ async fn names_that_cannot_be_are_refused_at_the_start() {
             limits: Limits::default(),
             surface: Default::default(),
             namespaces,
+            redis: None,
         };
         tidegate_server::Server::bind(config, api.tidegate.clone()).err().map(|e| e.to_string())
     };

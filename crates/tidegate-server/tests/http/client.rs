@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tidegate::lock::LockStore;
 use tidegate::queue::{QueueOptions, QueueStore};
 use tidegate::{Embedded, Options, Parts, Tidegate};
-use tidegate_server::{Limits, Namespace, Server, ServerConfig, Token};
+use tidegate_server::{Limits, Namespace, RedisWatch, Server, ServerConfig, Token};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -165,10 +165,29 @@ impl Api {
         limits: Limits,
         namespaces: Vec<Namespace>,
     ) -> Self {
+        Self::showing(parts, folder, tokens, limits, namespaces, None).await
+    }
+
+    /// A server with this watch over Redis.
+    pub async fn watching(redis: RedisWatch) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let parts = Embedded::at(folder.path().join("ledger.db")).full_sync(false).open().await.expect("a ledger");
+        Self::showing(parts, folder, Vec::new(), Limits::default(), Vec::new(), Some(redis)).await
+    }
+
+    async fn showing(
+        parts: Parts,
+        folder: tempfile::TempDir,
+        tokens: Vec<Token>,
+        limits: Limits,
+        namespaces: Vec<Namespace>,
+        redis: Option<RedisWatch>,
+    ) -> Self {
         let tidegate = Tidegate::start(parts, Options::default()).await.expect("an instance");
         let listen = "127.0.0.1:0".parse().expect("an address");
         let manual_clock = tidegate.operations().clock().manual;
-        let config = ServerConfig { listen, tokens, manual_clock, limits, surface: Default::default(), namespaces };
+        let config =
+            ServerConfig { listen, tokens, manual_clock, limits, surface: Default::default(), namespaces, redis };
         let server = Server::bind(config, tidegate.clone()).expect("a server");
         let address = server.local_addr();
         let (stop, stopped) = oneshot::channel::<()>();

@@ -72,9 +72,25 @@ impl WatchOptions {
 /// [`Error::Configuration`]: what is wrong with a URL, never its password.
 #[cfg(feature = "redis")]
 pub fn on_redis(urls: &[String], options: &WatchOptions) -> Result<Vec<Box<dyn SampleSource>>> {
+    on_redis_trusting(urls, None, options)
+}
+
+/// The same; `authority` (PEM) is what TLS trusts instead of the system's.
+///
+/// # Errors
+/// As [`on_redis`].
+#[cfg(feature = "redis")]
+pub fn on_redis_trusting(
+    urls: &[String],
+    authority: Option<&[u8]>,
+    options: &WatchOptions,
+) -> Result<Vec<Box<dyn SampleSource>>> {
     let patience = options.patience();
     let source = |url: &String| -> Result<Box<dyn SampleSource>> {
-        let redis = tidegate_redis::RedisOptions::parse(url).map_err(|e| Error::Configuration(e.to_string()))?;
+        let mut redis = tidegate_redis::RedisOptions::parse(url).map_err(|e| Error::Configuration(e.to_string()))?;
+        if let Some(pem) = authority {
+            redis = redis.authority(pem);
+        }
         Ok(Box::new(RedisSamples::new(redis, patience)))
     };
     urls.iter().map(source).collect()
