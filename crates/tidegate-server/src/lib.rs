@@ -9,7 +9,8 @@
 //! - [`alerts`]: sinks of the watch over Redis, e-mail and webhooks.
 //! - [`RedisWatch`]: what `/v1/redis` shows.
 //! - `problem/`: every error is a problem document, from one catalogue.
-//! - [`openapi_json`], [`metrics_markdown`], [`problems_markdown`]: the reference, generated from the code.
+//! - [`openapi_json`], [`metrics_markdown`], [`problems_markdown`]: the reference, generated from the code; so are alert rules and a
+//!   dashboard ([`prometheus_alerts_yaml`], [`alert_rules_markdown`], [`grafana_dashboard_json`]).
 
 #![forbid(unsafe_code)]
 
@@ -34,6 +35,8 @@ mod shape;
 
 pub use config::{Limits, Role, ServerConfig, ServerError, Surface, Token, hash_token};
 pub use metrics::catalogue::metrics_markdown;
+pub use metrics::dashboard::grafana_dashboard_json;
+pub use metrics::rules::{alert_rules_markdown, prometheus_alerts_yaml};
 pub use metrics::{MetricsHandle, install_metrics};
 pub use openapi::openapi_json;
 pub use origins::{MAX_NAMESPACES, Namespace, Origin, check_namespace_name};

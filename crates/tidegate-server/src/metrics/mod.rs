@@ -1,7 +1,11 @@
-//! Metrics: one catalogue, one recorder, what the server itself counts.
+//! Metrics: one catalogue, one recorder, what the server itself counts; alert rules and a dashboard that ask for them.
 
 pub mod catalogue;
+pub mod dashboard;
+#[cfg(test)]
+mod expressions;
 pub(crate) mod requests;
+pub mod rules;
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 

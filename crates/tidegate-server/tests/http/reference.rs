@@ -10,22 +10,25 @@ fn root() -> PathBuf {
 }
 
 fn compare(name: &str, generated: &str) {
-    let path = root().join("docs/reference").join(name);
+    let path = root().join("docs").join(name);
     if std::env::var_os("TIDEGATE_WRITE_DOCS").is_some() {
         std::fs::write(&path, generated).expect("the page is written");
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         kept == generated,
-        "docs/reference/{name} is not what the code says; write it anew with TIDEGATE_WRITE_DOCS=1 cargo test -p tidegate-server"
+        "docs/{name} is not what the code says; write it anew with TIDEGATE_WRITE_DOCS=1 cargo test -p tidegate-server"
     );
 }
 
 #[test]
 fn pages_are_up_to_date() {
-    compare("openapi.json", &tidegate_server::openapi_json());
-    compare("problems.md", &tidegate_server::problems_markdown());
-    compare("metrics.md", &tidegate_server::metrics_markdown());
+    compare("reference/openapi.json", &tidegate_server::openapi_json());
+    compare("reference/problems.md", &tidegate_server::problems_markdown());
+    compare("reference/metrics.md", &tidegate_server::metrics_markdown());
+    compare("operations/prometheus-alerts.yml", &tidegate_server::prometheus_alerts_yaml());
+    compare("operations/alert-rules.md", &tidegate_server::alert_rules_markdown());
+    compare("operations/grafana-dashboard.json", &tidegate_server::grafana_dashboard_json());
 }
 
 fn references(value: &Value, found: &mut BTreeSet<String>) {
