@@ -70,7 +70,9 @@ fn usage_is_2_and_an_absent_server_is_3() {
 #[test]
 fn a_flag_against_a_variable_is_told_with_the_variable() {
     let to = [("TIDEGATE_URL", "http://127.0.0.1:9")];
-    for args in [&["reconcile"][..], &["export", "skus"], &["import-posts", "-"]] {
+    let dir = folder();
+    let posts = write(dir.path(), "posts.ndjson", "{}\n").display().to_string();
+    for args in [&["reconcile"][..], &["export", "skus"], &["import-posts", &posts]] {
         let args = [args, &["--ledger", "sqlite:/nonexistent/l.db"]].concat();
         run_with(&args, &to).expect(2, &["--ledger", "TIDEGATE_URL", "unset"]);
     }

@@ -14,7 +14,7 @@ use tidegate_core::watch::{Purpose, Severity};
 use tidegate_redis::RedisOptions;
 use tidegate_redis::doctor::examine;
 
-const ENGINES: [Engine; 2] = [Engine::Redis, Engine::Valkey];
+const ENGINES: [Engine; 4] = Engine::ALL;
 /// What is done in other processes is done by then.
 const IN_TIME: Duration = Duration::from_secs(20);
 

@@ -1,5 +1,6 @@
 //! A day of a server in minutes: from empty to a gigabyte, which expires; another, which is flushed; by the rules as they come, a look a
 //! second. Nothing may be told but what is true.
+#![allow(clippy::print_stdout, reason = "it shows what it was told")]
 
 use std::collections::VecDeque;
 use std::sync::Arc;
