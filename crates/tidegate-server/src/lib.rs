@@ -43,4 +43,5 @@ pub use origins::{MAX_NAMESPACES, Namespace, Origin, check_namespace_name};
 pub use problem::page::problems_markdown;
 pub use redis::RedisWatch;
 pub use serve::Server;
+pub use shape::hot_keys::hot_keys_json;
 pub use shape::redis::{big_keys_json, finding_json};

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate::big_keys::{self, BigKeysOptions, Progress, Report, Route};
 use tidegate::core::Millis;
+use tidegate::hot_keys::{self, HotKeysOptions};
 use tidegate::watch::Watch;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -13,6 +14,9 @@ use uuid::Uuid;
 
 /// How long a look at big keys may take; SCAN ends there with what it has.
 const DEADLINE: Duration = Duration::from_secs(600);
+
+/// How long a look at hot keys is given to whoever asks: processes tell what they read as often.
+const HOT_FOR: Duration = Duration::from_secs(1);
 
 /// The watch that runs beside a server, and the servers that it looks at.
 #[derive(Clone)]
@@ -39,6 +43,8 @@ pub(crate) struct Redis {
     authority: Option<Vec<u8>>,
     scan: Arc<Mutex<Scan>>,
     running: Mutex<Option<JoinHandle<()>>>,
+    /// The last look at hot keys, and when it ended. Held while one is under way.
+    hot: tokio::sync::Mutex<Option<(Instant, Arc<hot_keys::Report>)>>,
 }
 
 /// A look at big keys.
@@ -58,12 +64,32 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Redis {
     pub(crate) fn new(RedisWatch { watch, urls, authority }: RedisWatch) -> Self {
-        Self { watch, urls, authority, scan: Arc::default(), running: Mutex::new(None) }
+        Self {
+            watch,
+            urls,
+            authority,
+            scan: Arc::default(),
+            running: Mutex::new(None),
+            hot: tokio::sync::Mutex::default(),
+        }
     }
 
     /// The last look at big keys, for as long as `show` takes.
     pub(crate) fn scan<T>(&self, show: impl FnOnce(&Scan) -> T) -> T {
         show(&locked(&self.scan))
+    }
+
+    /// The hot keys of the watched servers, or why they cannot be looked at. One look at a time; who asks meanwhile, or soon after,
+    /// gets the same.
+    pub(crate) async fn hot_keys(&self) -> tidegate::Result<Arc<hot_keys::Report>> {
+        let mut last = self.hot.lock().await;
+        if let Some((_, report)) = last.as_ref().filter(|(at, _)| at.elapsed() < HOT_FOR) {
+            return Ok(Arc::clone(report));
+        }
+        let options = HotKeysOptions::default();
+        let report = Arc::new(hot_keys::look_at_all(&self.urls, self.authority.as_deref(), &options).await?);
+        *last = Some((Instant::now(), Arc::clone(&report)));
+        Ok(report)
     }
 
     /// Begins a look at big keys, which ends at `stopped`; `None`: one is under way.

@@ -17,10 +17,25 @@ use crate::{Error, Result};
 /// [`Error::Configuration`]: the URL is wrong, or a server does not let us in. [`Error::Index`]: a server does not answer; the text says
 /// what to do.
 pub async fn look(url: &str, options: &HotKeysOptions) -> Result<Report> {
+    look_at_all(&[url.to_owned()], None, options).await
+}
+
+/// The same for what each of `urls` names, added up in one report. `authority` (PEM) is what TLS trusts instead of the system's.
+///
+/// # Errors
+/// As [`look`], for the first of them that cannot be looked at.
+pub async fn look_at_all(urls: &[String], authority: Option<&[u8]>, options: &HotKeysOptions) -> Result<Report> {
     let failed = |e: tidegate_backend::Error| match e.kind() {
         ErrorKind::Configuration => Error::Configuration(e.to_string()),
         _ => Error::Index(e.to_string()),
     };
-    let redis = tidegate_redis::RedisOptions::parse(url).map_err(failed)?;
-    tidegate_redis::hotkeys::hot_keys(&redis, options).await.map_err(failed)
+    let redis = urls.iter().map(|url| {
+        let redis = tidegate_redis::RedisOptions::parse(url)?;
+        Ok(match authority {
+            Some(pem) => redis.authority(pem),
+            None => redis,
+        })
+    });
+    let redis = redis.collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?;
+    tidegate_redis::hotkeys::hot_keys_of(&redis, options).await.map_err(failed)
 }

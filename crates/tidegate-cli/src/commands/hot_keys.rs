@@ -1,7 +1,7 @@
 //! `tidegate hot-keys`: which keys of Redis and Valkey are read most.
 
-use serde_json::{Value, json};
 use tidegate::hot_keys::{self, HotKey, HotKeysOptions, MAX_SECONDS, MAX_TOP, Report, escaped};
+use tidegate_server::hot_keys_json;
 
 use crate::config::value;
 use crate::failure::{Failure, Result};
@@ -36,41 +36,7 @@ pub fn run(args: Args) -> Result {
         other => other.into(),
     };
     let report = runtime::run(async { hot_keys::look(&args.redis, &options).await.map_err(failed) })?;
-    if args.json { output::json(&shape(&report)) } else { output::raw(words(&report)) }
-}
-
-fn rounded(number: f64, digits: i32) -> f64 {
-    let scale = 10_f64.powi(digits);
-    (number * scale).round() / scale
-}
-
-/// In the shape of `/v1/redis/hot-keys`, with more beside it.
-fn shape(report: &Report) -> Value {
-    json!({
-        "source": report.source.name(),
-        "seconds": rounded(report.seconds, 3),
-        "items": report.items.iter().map(item).collect::<Vec<_>>(),
-        "processes": report.processes,
-        "notes": report.notes,
-    })
-}
-
-fn item(hot: &HotKey) -> Value {
-    let mut shape = json!({
-        "key": escaped(&hot.name),
-        "share": rounded(hot.share, 6),
-        "per_second": hot.per_second.map(|rate| rounded(rate, 3)),
-    });
-    if let Some(error) = hot.error {
-        shape["error_per_second"] = rounded(error, 3).into();
-    }
-    if let Some(us) = hot.cpu_us_per_second {
-        shape["cpu_us_per_second"] = rounded(us, 3).into();
-    }
-    if let Some(purpose) = hot.purpose {
-        shape["purpose"] = purpose.into();
-    }
-    shape
+    if args.json { output::json(&hot_keys_json(&report)) } else { output::raw(words(&report)) }
 }
 
 fn words(report: &Report) -> String {

@@ -4,9 +4,12 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tidegate::cache::Caches;
+use tidegate::watch::{Change, Rule};
 use tidegate::{Options, Stores, Tidegate};
 use tidegate_server::{RedisWatch, Role, Server, ServerConfig, Surface, Token};
-use tokio::sync::watch;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
 use tracing_subscriber::EnvFilter;
 
 use super::source::not_opened;
@@ -68,6 +71,10 @@ async fn serve(config: &Config, manual_clock: bool) -> Result {
     let tidegate = start(config, stores, manual_clock).await?;
     let watching = super::watch::beside(&config.watch, config.stores.file()).await?;
     let redis = watching.as_ref().map(super::watch::Beside::shown);
+    // Ends with the watch.
+    if let Some(watching) = &redis {
+        tokio::spawn(rewarm(watching.watch.changes(), tidegate.caches()));
+    }
     let served = listen(config, manual_clock, &tidegate, redis).await;
     let at_once = matches!(served, Err(Failure::Interrupted));
     let watch_stops = async {
@@ -79,6 +86,21 @@ async fn serve(config: &Config, manual_clock: bool) -> Result {
         }
     };
     tokio::join!(stop(&tidegate, served), watch_stops).0
+}
+
+/// Brings hot keys back when the watch finds that a server may have lost entries.
+async fn rewarm(mut changes: broadcast::Receiver<Change>, caches: Caches) {
+    loop {
+        match changes.recv().await {
+            Ok(Change::Opened(finding))
+                if matches!(finding.rule, Rule::Restarted | Rule::DataLost | Rule::Evictions) =>
+            {
+                caches.rewarm();
+            }
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
+        }
+    }
 }
 
 /// Opens `stores` and starts the library on them.

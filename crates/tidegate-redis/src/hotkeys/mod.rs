@@ -91,15 +91,26 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// Looks which keys of the servers that `redis` names are read most: by what the servers count, where all of them do, else by what
+/// Looks which keys of the servers that `redis` names are read most, as [`hot_keys_of`].
+///
+/// # Errors
+/// As [`hot_keys_of`].
+pub async fn hot_keys(redis: &RedisOptions, options: &HotKeysOptions) -> Result<Report> {
+    hot_keys_of(std::slice::from_ref(redis), options).await
+}
+
+/// Looks which keys of the servers that `all` name are read most: by what the servers count, where all of them do, else by what
 /// processes tell. The latter is answered at once, the former takes [`HotKeysOptions::seconds`].
 ///
 /// # Errors
 /// [`tidegate_backend::ErrorKind::Unavailable`]: a server does not answer. [`tidegate_backend::ErrorKind::Configuration`]: it does not let
 /// us in.
-pub async fn hot_keys(redis: &RedisOptions, options: &HotKeysOptions) -> Result<Report> {
+pub async fn hot_keys_of(all: &[RedisOptions], options: &HotKeysOptions) -> Result<Report> {
     let options = HotKeysOptions { seconds: options.seconds.clamp(1, MAX_SECONDS), top: options.top.clamp(1, MAX_TOP) };
-    let mut servers = server::of(redis).await?;
+    let mut servers = Vec::new();
+    for redis in all {
+        servers.extend(server::of(redis).await?);
+    }
     let mut notes = Vec::new();
     if let Some(report) = native::look(&mut servers, &options, &mut notes).await? {
         return Ok(Report { notes, ..report });

@@ -18,6 +18,7 @@ use crate::request::bodies_of_products::BIG_KEYS;
 use crate::request::query::{CURSOR, LIMIT, Param, ParamKind};
 use crate::request::{Faults, Fields, Pointer, cursor};
 use crate::router::{BodyRule, MAX_BODY, Route, Verb};
+use crate::shape::hot_keys::HotKeysShape;
 use crate::shape::page;
 use crate::shape::redis::{BigKeysShape, FindingShape, MemoriesShape, ScanShape};
 
@@ -100,6 +101,14 @@ async fn big_keys(call: Call) -> Answer {
     Ok(redis(&call)?.scan(|scan| reply::json(StatusCode::OK, &BigKeysShape::new(scan))))
 }
 
+async fn hot_keys(call: Call) -> Answer {
+    let report = redis(&call)?.hot_keys().await.map_err(|e| {
+        let detail = format!("A watched server cannot be asked which keys are hot: {e}.");
+        Problem::new(&c::STORE_UNAVAILABLE, detail).retry_after(2)
+    })?;
+    Ok(reply::json(StatusCode::OK, &HotKeysShape::new(&report)))
+}
+
 pub(super) static ROUTES: &[Route] = &[
     Route {
         tag: "redis",
@@ -134,5 +143,14 @@ pub(super) static ROUTES: &[Route] = &[
         answers: &[AnswerDoc::json(200, "The look.", |s| s.of::<BigKeysShape>())],
         problems: &[&c::NO_REDIS],
         ..Route::new(Verb::Get, "/v1/redis/big-keys", "getBigKeys", OPS, run!(big_keys))
+    },
+    Route {
+        tag: "redis",
+        summary: "The keys that were read most in the last seconds",
+        doc: "Told by the processes that use the cache on the watched servers, copies in process included. Servers that count \
+              themselves (Redis 8.6 and newer, experimental) are watched for ten seconds before this is answered.",
+        answers: &[AnswerDoc::json(200, "The hottest 20.", |s| s.of::<HotKeysShape>())],
+        problems: &[&c::NO_REDIS, &c::STORE_UNAVAILABLE],
+        ..Route::new(Verb::Get, "/v1/redis/hot-keys", "getHotKeys", OPS, run!(hot_keys))
     },
 ];

@@ -2,6 +2,7 @@
 
 pub(crate) mod event;
 pub(crate) mod feed;
+pub(crate) mod hot_keys;
 pub(crate) mod instant;
 pub(crate) mod lock;
 pub(crate) mod names;

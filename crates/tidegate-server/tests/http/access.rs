@@ -56,6 +56,7 @@ const CALLS: &[(&str, &str, Option<Role>)] = &[
     ("GET", "/v1/redis/findings", Some(Role::Ops)),
     ("POST", "/v1/redis/big-keys", Some(Role::Ops)),
     ("GET", "/v1/redis/big-keys", Some(Role::Ops)),
+    ("GET", "/v1/redis/hot-keys", Some(Role::Ops)),
     ("GET", "/v1/events", Some(Role::Read)),
     ("GET", "/v1/events/stream", Some(Role::Read)),
     ("GET", "/healthz", None),

@@ -268,9 +268,49 @@ async fn a_look_ends_with_the_server() {
 #[tokio::test]
 async fn without_a_watch_there_is_none() {
     let api = Api::start().await;
-    for path in ["/v1/redis/memory", "/v1/redis/findings", "/v1/redis/big-keys"] {
+    for path in ["/v1/redis/memory", "/v1/redis/findings", "/v1/redis/big-keys", "/v1/redis/hot-keys"] {
         assert_eq!(api.get(path).await.code(), "no-redis", "{path}");
     }
     assert_eq!(api.send("POST", "/v1/redis/big-keys", json!({})).await.code(), "no-redis");
+    api.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hot_keys_are_told_by_those_who_read() {
+    use tidegate::blocks::RedisOptions;
+    use tidegate::cache::{Cache, CacheError, Caches, LoadContext, Loaded, RedisCache, RedisCacheOptions};
+
+    let redis = Redis::start();
+    let api = on(&redis).await;
+    let nothing = json(&api, "/v1/redis/hot-keys").await;
+    assert_eq!((&nothing["source"], &nothing["seconds"]), (&json!("sketch"), &json!(10.0)), "{nothing}");
+    assert_eq!(nothing["items"], json!([]));
+    let options = RedisOptions::parse(&redis.url()).unwrap().name("tea").unwrap();
+    let store = Arc::new(RedisCache::open(options, RedisCacheOptions::default()).await.unwrap());
+    let caches = Caches::builder(store).start().unwrap();
+    let load = |key: String, _: LoadContext| async move { Ok::<_, CacheError>(Loaded::value(key)) };
+    let cache: Cache<String, String> = caches.cache("pots").loader(load).unwrap();
+    let reading = tokio::spawn(async move {
+        loop {
+            for n in 0..10 {
+                cache.get(&if n < 6 { "mug".to_owned() } else { format!("pot-{n}") }).await.unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    let known = |answer: &Value| answer["items"].as_array().is_some_and(|items| items.len() == 5);
+    let answer = until(&api, "/v1/redis/hot-keys", known).await;
+    let first = &answer["items"][0];
+    let names: Vec<&str> = first.as_object().unwrap().keys().map(String::as_str).collect();
+    assert!(["key", "share", "per_second"].iter().all(|name| names.contains(name)), "{answer}");
+    assert!(first["key"].as_str().is_some_and(|key| key.starts_with("tg:tea:c:pots:{:")), "{answer}");
+    assert!(first["share"].as_f64().is_some_and(|share| (0.5..0.7).contains(&share)), "{answer}");
+    assert!(first["per_second"].as_f64().is_some_and(|rate| rate > 1.0), "{answer}");
+    assert_eq!((&answer["processes"], &first["purpose"]), (&json!(1), &json!("Tidegate: a cached entry")));
+    reading.abort();
+    caches.close().await;
+    redis.kill();
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    assert_eq!(api.get("/v1/redis/hot-keys").await.code(), "store-unavailable");
     api.stop().await;
 }
