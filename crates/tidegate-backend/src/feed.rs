@@ -274,7 +274,7 @@ pub trait FeedStore: Send + Sync {
     /// Asks to be the one who fills each: for two seconds, or until it was filled, others get false.
     fn lease<'a>(&'a self, subjects: &'a [Subject]) -> BoxFuture<'a, Result<Vec<bool>>>;
 
-    /// Whether reads fail until the floors of the last minute were repeated: a server may lack what it was told then.
+    /// Whether the floors of the last minute are to be repeated: a server may lack what it was told then. Reads may fail until they were.
     fn wants_repeat(&self) -> bool {
         false
     }

@@ -1,5 +1,7 @@
 //! `tidegate bench cache`: what it prints, and that it leaves nothing on a server that is not its own.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 use tidegate_conformance::servers::Redis;
 
@@ -35,6 +37,12 @@ fn on_a_server_that_is_not_its_own_it_clears_up_after_itself() {
     let args = ["bench", "cache", "--json", "--scale", "0.01", "--only", "store,frozen", "--redis", &redis.url()];
     let measured = run(&args).expect(0, &["left out: only a private Redis is frozen"]);
     assert_eq!(lines(&measured).len(), 5, "{measured:?}");
+    // Which keys were hot is told for ten seconds.
+    let began = Instant::now();
+    while redis.tell(&["KEYS", "*"]).contains("{tg::hot}") {
+        assert!(began.elapsed() < Duration::from_secs(30), "{}", redis.tell(&["KEYS", "*"]));
+        std::thread::sleep(Duration::from_millis(100));
+    }
     assert_eq!(redis.tell(&["KEYS", "*"]), "tg:shop:c:products:{:x}:0");
 }
 

@@ -74,13 +74,14 @@ pub async fn concurrent_commits_are_sound_and_no_reader_misses_one(open: Open<'_
     let clock = tokio::spawn(expire_while(ledger.clone(), running.clone()));
     let mut seen = 0;
     loop {
-        let done = running.load(Ordering::SeqCst) == 0;
+        // Before the look: what comes after it is seen by the next.
+        let done = running.load(Ordering::SeqCst) == 0 && clock.is_finished();
         let page = ledger.events(seen, 40).await.expect("readable");
         for record in &page {
             seen += 1;
             assert_eq!(record.cursor, seen, "no event appears behind one that was read");
         }
-        if done && page.is_empty() && clock.is_finished() {
+        if done && page.is_empty() {
             break;
         }
         tokio::task::yield_now().await;

@@ -68,6 +68,10 @@ struct Inner {
     news: Positions,
     /// Counts how often a partition was seen on another server than before.
     servers: AtomicU64,
+    /// How often the last floors are to be repeated to another server than before, how often that was asked for, and done.
+    due: AtomicU64,
+    asked: AtomicU64,
+    repeated: AtomicU64,
     /// By partition: the server that lacks what the last floors tell.
     doubted: Mutex<Vec<Option<Vec<u8>>>>,
     /// There is a server that is not read for now.
@@ -121,6 +125,9 @@ impl RedisFeed {
             parts,
             news,
             servers: AtomicU64::new(0),
+            due: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
+            repeated: AtomicU64::new(0),
             doubted: Mutex::new(vec![None; parts]),
             strange: Notify::new(),
         });
@@ -278,7 +285,7 @@ impl FeedStore for RedisFeed {
     }
 
     fn wants_repeat(&self) -> bool {
-        locked(&self.inner.doubted).iter().any(Option::is_some)
+        self.inner.wants_repeat()
     }
 
     fn repeated(&self) -> BoxFuture<'_, Result<()>> {

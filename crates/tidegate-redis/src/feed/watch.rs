@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_backend::clock::host_now;
 use tidegate_backend::{Error, ErrorKind, Result};
@@ -25,6 +25,13 @@ pub(super) const MARK_KEPT_MS: &str = "864000000";
 /// differ by some seconds.
 const YOUNG_MS: &str = "45000";
 
+/// When the last floors are repeated to another server than before. Not only at once: what was on its way to the server before is known to
+/// have been told only when that has answered, and only then it is among the floors that are repeated.
+const AGAIN: [Duration; 3] = [Duration::ZERO, ROUND, Duration::from_secs(5)];
+
+/// Repeats that are kept in mind, however often servers replace each other.
+const AGAIN_AT_MOST: usize = 12;
+
 /// This host's clock, milliseconds.
 pub(super) fn now() -> Vec<u8> {
     host_now().0.to_string().into_bytes()
@@ -40,6 +47,7 @@ pub(super) fn strange() -> Error {
 pub(super) async fn run(inner: Arc<Inner>) {
     let mut told = false;
     let mut known = vec![Vec::new(); inner.parts];
+    let mut again: Vec<Instant> = Vec::new();
     loop {
         let refused = inner.refuse_eviction();
         match &refused {
@@ -48,8 +56,18 @@ pub(super) async fn run(inner: Arc<Inner>) {
             _ => {}
         }
         told = refused.is_err();
+        let servers = inner.servers.load(Ordering::Acquire);
         if let Err(error) = inner.look_at_servers(&mut known).await {
             tracing::debug!(%error, "the feed's copies could not be looked over");
+        }
+        if inner.servers.load(Ordering::Acquire) != servers {
+            again.extend(AGAIN.map(|after| Instant::now() + after));
+            again.truncate(AGAIN_AT_MOST);
+        }
+        let before = again.len();
+        again.retain(|at| *at > Instant::now());
+        if again.len() < before {
+            inner.due.fetch_add(1, Ordering::AcqRel);
         }
         tokio::select! {
             () = tokio::time::sleep(ROUND) => {}
@@ -138,8 +156,18 @@ impl Inner {
         Ok(deleted)
     }
 
-    /// The floors of the last minute were repeated since [`Inner::look_at_servers`] found servers that lack them.
+    /// Whether the floors of the last minute are to be repeated: to a server that has the mark of another, and also to one that has its
+    /// own by now. In a failover that was asked for, the old master goes on for a moment: what this process told it then, after others
+    /// had repeated theirs to the new one, is nowhere.
+    pub(super) fn wants_repeat(&self) -> bool {
+        let due = self.due.load(Ordering::Acquire);
+        self.asked.store(due, Ordering::Release);
+        due != self.repeated.load(Ordering::Acquire) || locked(&self.doubted).iter().any(Option::is_some)
+    }
+
+    /// The floors of the last minute were repeated since [`Inner::wants_repeat`] said that they should be.
     pub(super) async fn repeated(&self) -> Result<()> {
+        self.repeated.fetch_max(self.asked.load(Ordering::Acquire), Ordering::AcqRel);
         let doubted = locked(&self.doubted).clone();
         let (parts, calls): (Vec<usize>, Vec<Call>) = doubted
             .iter()
