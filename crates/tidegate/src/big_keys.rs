@@ -25,17 +25,25 @@ pub async fn look(url: &str, options: &BigKeysOptions) -> Result<Report> {
 /// # Errors
 /// As [`look`], for the first of them that cannot be looked at.
 pub async fn look_at_all(urls: &[String], authority: Option<&[u8]>, options: &BigKeysOptions) -> Result<Report> {
-    let failed = |e: tidegate_backend::Error| match e.kind() {
-        ErrorKind::Configuration => Error::Configuration(e.to_string()),
-        _ => Error::Index(e.to_string()),
-    };
-    let redis = urls.iter().map(|url| {
-        let redis = tidegate_redis::RedisOptions::parse(url)?;
+    tidegate_redis::bigkeys::big_keys_of(&servers(urls, authority)?, options).await.map_err(failed)
+}
+
+/// What `urls` name, with the authority that TLS trusts.
+pub(crate) fn servers(urls: &[String], authority: Option<&[u8]>) -> Result<Vec<tidegate_redis::RedisOptions>> {
+    let server = |url: &String| {
+        let redis = tidegate_redis::RedisOptions::parse(url).map_err(failed)?;
         Ok(match authority {
             Some(pem) => redis.authority(pem),
             None => redis,
         })
-    });
-    let redis = redis.collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?;
-    tidegate_redis::bigkeys::big_keys_of(&redis, options).await.map_err(failed)
+    };
+    urls.iter().map(server).collect()
+}
+
+/// Why servers cannot be looked at.
+pub(crate) fn failed(e: tidegate_backend::Error) -> Error {
+    match e.kind() {
+        ErrorKind::Configuration => Error::Configuration(e.to_string()),
+        _ => Error::Index(e.to_string()),
+    }
 }

@@ -16,12 +16,12 @@ pub use tidegate_core::doctor::{CONFIDENCE, Change, Check, Finding, Report, Step
 pub use tidegate_core::watch::{Memory, Purpose, Severity};
 pub use tidegate_redis::doctor::{Applied, Outcome};
 
-use tidegate_backend::ErrorKind;
 use tidegate_core::Millis;
 use tidegate_core::doctor::{Deployment, judge};
 use tidegate_redis::RedisOptions;
 
-use crate::{Error, Result};
+use crate::Result;
+use crate::big_keys::failed;
 
 /// What was seen of servers, and what is wrong with them.
 #[derive(Debug, Clone)]
@@ -34,18 +34,11 @@ pub struct Examined {
     pub report: Report,
 }
 
-fn failed(e: tidegate_backend::Error) -> Error {
-    match e.kind() {
-        ErrorKind::Configuration => Error::Configuration(e.to_string()),
-        _ => Error::Index(e.to_string()),
-    }
-}
-
 /// Looks at what `url` names and judges it: `redis://`, `rediss://` (one server), `redis-sentinel://` (the master and its replicas),
 /// `redis-cluster://` (every server of it). It asks, and changes nothing.
 ///
 /// # Errors
-/// [`Error::Configuration`]: the URL is wrong, or the server does not let us in. [`Error::Index`]: a server alone, or every server of a
+/// [`Error::Configuration`](crate::Error::Configuration): the URL is wrong, or the server does not let us in. [`Error::Index`](crate::Error::Index): a server alone, or every server of a
 /// set, does not answer, or stops answering meanwhile.
 pub async fn look(url: &str, role: Purpose) -> Result<Examined> {
     let options = RedisOptions::parse(url).map_err(failed)?;
@@ -59,7 +52,7 @@ pub async fn look(url: &str, role: Purpose) -> Result<Examined> {
 /// is refused; one that fails keeps no other back.
 ///
 /// # Errors
-/// [`Error::Configuration`]: the URL is wrong, or a step names no address.
+/// [`Error::Configuration`](crate::Error::Configuration): the URL is wrong, or a step names no address.
 pub async fn apply(url: &str, steps: &[Step]) -> Result<Vec<Applied>> {
     let options = RedisOptions::parse(url).map_err(failed)?;
     tidegate_redis::doctor::apply(&options, steps).await.map_err(failed)

@@ -6,15 +6,13 @@
 pub use tidegate_redis::bigkeys::escaped;
 pub use tidegate_redis::hotkeys::{HotKey, HotKeysOptions, MAX_SECONDS, MAX_TOP, Report, Source};
 
-use tidegate_backend::ErrorKind;
-
-use crate::{Error, Result};
+use crate::{Result, big_keys};
 
 /// Looks at what `url` names: `redis://`, `rediss://`, `redis-sentinel://`, `redis-cluster://`. Takes [`HotKeysOptions::seconds`] where the
 /// servers count, else it is answered at once.
 ///
 /// # Errors
-/// [`Error::Configuration`]: the URL is wrong, or a server does not let us in. [`Error::Index`]: a server does not answer; the text says
+/// [`Error::Configuration`](crate::Error::Configuration): the URL is wrong, or a server does not let us in. [`Error::Index`](crate::Error::Index): a server does not answer; the text says
 /// what to do.
 pub async fn look(url: &str, options: &HotKeysOptions) -> Result<Report> {
     look_at_all(&[url.to_owned()], None, options).await
@@ -25,17 +23,6 @@ pub async fn look(url: &str, options: &HotKeysOptions) -> Result<Report> {
 /// # Errors
 /// As [`look`], for the first of them that cannot be looked at.
 pub async fn look_at_all(urls: &[String], authority: Option<&[u8]>, options: &HotKeysOptions) -> Result<Report> {
-    let failed = |e: tidegate_backend::Error| match e.kind() {
-        ErrorKind::Configuration => Error::Configuration(e.to_string()),
-        _ => Error::Index(e.to_string()),
-    };
-    let redis = urls.iter().map(|url| {
-        let redis = tidegate_redis::RedisOptions::parse(url)?;
-        Ok(match authority {
-            Some(pem) => redis.authority(pem),
-            None => redis,
-        })
-    });
-    let redis = redis.collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?;
-    tidegate_redis::hotkeys::hot_keys_of(&redis, options).await.map_err(failed)
+    let redis = big_keys::servers(urls, authority)?;
+    tidegate_redis::hotkeys::hot_keys_of(&redis, options).await.map_err(big_keys::failed)
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tidegate::core::doctor::{Node, Topology};
 use tidegate::doctor::{self, Applied, Change, Examined, Finding, Outcome, Purpose, Step, Unknown};
 
-use super::watch::{evidence, instant, severity};
+use super::watch::{instant, severity};
 use crate::config::value;
 use crate::failure::{Failure, Result};
 use crate::{output, runtime};
@@ -180,7 +180,9 @@ fn numbers(finding: &Finding) -> String {
     // Flags are told as they are set, without what each covers.
     let flags = finding.evidence.get("flags").and_then(Value::as_object).into_iter().flatten();
     let flags = flags.map(|(name, flag)| (name.clone(), flag["on"].clone()));
-    let mut text = evidence(&flags.chain(simple.map(|(name, value)| (name.clone(), value.clone()))).collect());
+    let mut text = tidegate::core::watch::evidence_words(
+        &flags.chain(simple.map(|(name, value)| (name.clone(), value.clone()))).collect(),
+    );
     let rows = finding.evidence.get("prefixes").and_then(Value::as_array).into_iter().flatten();
     for row in rows {
         let share = |name: &str| {

@@ -1,12 +1,11 @@
 //! `tidegate watch`: looks at Redis and Valkey, and says what is wrong and when it is over.
 
-use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tidegate::core::Millis;
 use tidegate::watch::alerts::{self, AlertSink};
 use tidegate::watch::{
@@ -273,21 +272,10 @@ fn opened(finding: &Finding) -> String {
         finding.rule.name(),
         finding.address,
         finding.cause,
-        evidence(&finding.evidence),
+        finding.evidence_words(),
         finding.next_command,
         finding.risk
     )
-}
-
-/// Evidence on one line.
-pub fn evidence(evidence: &BTreeMap<String, Value>) -> String {
-    let one = |value: &Value| match value {
-        Value::Null => "unknown".to_owned(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let all: Vec<String> = evidence.iter().map(|(name, value)| format!("{name} {}", one(value))).collect();
-    all.join(", ")
 }
 
 /// Its name in a column, coloured on a terminal.

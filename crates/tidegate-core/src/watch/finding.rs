@@ -59,16 +59,22 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// The numbers it rests on, for people: `keys 5, policy noeviction, rss_bytes unknown`.
+    /// The numbers it rests on, for people.
     #[must_use]
     pub fn evidence_words(&self) -> String {
-        let value = |value: &Value| match value {
-            Value::Null => "unknown".to_owned(),
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        self.evidence.iter().map(|(name, of)| format!("{name} {}", value(of))).collect::<Vec<_>>().join(", ")
+        evidence_words(&self.evidence)
     }
+}
+
+/// Evidence on one line: `keys 5, policy noeviction, rss_bytes unknown`.
+#[must_use]
+pub fn evidence_words(evidence: &BTreeMap<String, Value>) -> String {
+    let value = |value: &Value| match value {
+        Value::Null => "unknown".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    evidence.iter().map(|(name, of)| format!("{name} {}", value(of))).collect::<Vec<_>>().join(", ")
 }
 
 /// A message: each finding makes one at its opening and one at its closing.

@@ -21,7 +21,7 @@ pub mod settings;
 mod tests;
 
 pub use facts::Facts;
-pub use finding::{Change, Finding, Severity, bytes};
+pub use finding::{Change, Finding, Severity, bytes, evidence_words};
 pub use info::{Info, Kind, Server};
 pub use judge::{BadState, Judge, MAX_SERVERS};
 pub use memory::Memory;
