@@ -1,5 +1,5 @@
-//! The shortest way for one plain command: nothing is copied for the case that it fails, and what an answer says about the
-//! connection is looked at only if something is wrong.
+//! The shortest way for one call: no list of one is made, and what an answer says about the connection is looked at only if
+//! something is wrong.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,21 +8,31 @@ use redis::{Cmd, Value};
 use tidegate_backend::{Error, Result};
 
 use super::link::{Link, Master, RedisResult};
-use super::{Connector, Role, Shared, failed, health, unavailable};
+use super::{Call, Connector, Role, Shared, failed, health, unavailable};
 use crate::connect::health::Symptom;
 
 impl Connector {
-    /// Runs `command`. `key` is its first key: who holds it must answer.
+    /// One call.
+    pub(crate) async fn one(&self, call: Call) -> Result<Value> {
+        let shared = &*self.shared;
+        let link = shared.ready(1)?;
+        shared.count(1);
+        let mut answer = link.one(call.command(false)).await;
+        if answer.as_ref().is_err_and(health::is_no_script) {
+            answer = link.one(call.command(true)).await;
+        }
+        shared.learn_from(&link, &call.key, &answer);
+        answer.map_err(failed)
+    }
+
+    /// Runs `command`, of which nothing is copied. `key` is its first key: who holds it must answer.
     pub(crate) async fn direct(&self, command: Cmd, key: &[u8]) -> Result<Value> {
         let shared = &*self.shared;
-        let Some(link) = shared.link.load_full() else { return Err(unavailable(&shared.trouble.load())) };
-        shared.calls.fetch_add(1, Ordering::Relaxed);
+        let link = shared.ready(1)?;
         let count = || metrics::counter!("tidegate_store_commands_total", "store" => shared.options.role.store());
         shared.counter.get_or_init(count).increment(1);
         let answer = link.one(command).await;
-        if answer.is_err() || !shared.is_well() {
-            shared.learn_from(&link, key, &answer);
-        }
+        shared.learn_from(&link, key, &answer);
         answer.map_err(failed)
     }
 
@@ -83,6 +93,18 @@ pub(crate) fn is_on_its_way(e: &Error) -> bool {
 }
 
 impl Shared {
+    /// The present connection, for so many calls.
+    pub(super) fn ready(&self, calls: u64) -> Result<Arc<Link>> {
+        let Some(link) = self.link.load_full() else { return Err(unavailable(&self.trouble.load())) };
+        self.calls.fetch_add(calls, Ordering::Relaxed);
+        Ok(link)
+    }
+
+    /// Counts so many calls for whoever collects metrics.
+    pub(super) fn count(&self, calls: u64) {
+        metrics::counter!("tidegate_store_commands_total", "store" => self.options.role.store()).increment(calls);
+    }
+
     /// What an error says about the connection, given what the server is used for.
     pub(super) fn symptom(&self, e: &redis::RedisError) -> Symptom {
         match self.options.role {
@@ -102,6 +124,9 @@ impl Shared {
 
     /// As [`Shared::learn`], from one answer.
     fn learn_from(&self, link: &Arc<Link>, key: &[u8], answer: &RedisResult<Value>) {
+        if answer.is_ok() && self.is_well() {
+            return;
+        }
         let symptom = answer.as_ref().map_or_else(|e| self.symptom(e), |_| Symptom::None);
         self.note(link, key, symptom);
         self.note_health(link);

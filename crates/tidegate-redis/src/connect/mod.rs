@@ -2,7 +2,7 @@
 //!
 //! - `options.rs`: [`RedisOptions`], from a URL. `link.rs`: how connections are made.
 //! - `health.rs`: what answers and errors say about the connection. `watchdog.rs`: replaces it.
-//! - `direct.rs`: the shortest way for one plain command.
+//! - `direct.rs`: the shortest way for one call.
 //! - `servers.rs`: which servers hold the keys, and the way to all of them.
 //! - `check.rs`: whether a server may be used at all. `owner.rs`: whose a name is. `listen.rs`: subscriptions, on a link of their own.
 //!
@@ -287,11 +287,6 @@ impl Connector {
         self.shared.number.load(Ordering::Acquire)
     }
 
-    /// One call.
-    pub(crate) async fn one(&self, call: Call) -> Result<Value> {
-        self.run(vec![call]).await.pop().expect("one answer a call")
-    }
-
     /// Runs `calls` in one round trip (more than [`MAX_CALLS`]: in several); each has an answer of its own. They may run
     /// in any order, and one whose answer was lost may have had its effect.
     pub(crate) async fn run(&self, calls: Vec<Call>) -> Vec<Result<Value>> {
@@ -305,13 +300,11 @@ impl Connector {
 
 impl Shared {
     async fn run(&self, calls: &[Call]) -> Vec<Result<Value>> {
-        let Some(link) = self.link.load_full() else {
+        let Ok(link) = self.ready(calls.len() as u64) else {
             let why = self.trouble.load();
             return calls.iter().map(|_| Err(unavailable(&why))).collect();
         };
-        self.calls.fetch_add(calls.len() as u64, Ordering::Relaxed);
-        metrics::counter!("tidegate_store_commands_total", "store" => self.options.role.store())
-            .increment(calls.len() as u64);
+        self.count(calls.len() as u64);
         let mut answers = link.run(calls.iter().map(|call| call.command(false)).collect()).await;
         self.heal(&link, calls, &mut answers).await;
         self.learn(&link, calls, &answers);

@@ -52,8 +52,7 @@ local function told(calls)
   return calls, #calls > 17
 end
 
-local function again()
-  local there = redis.call('HMGET', holder, 't', 'f', 'a')
+local function again(there)
   if there[1] ~= token then
     return nil
   end
@@ -128,7 +127,22 @@ local function join(there)
   redis.call('PEXPIRE', waiters, ARGV[9])
 end
 
-local granted = again()
+-- Nobody has it: it is the caller's.
+local function first()
+  local number = next_fence(floor)
+  if not number then
+    return { 'S' }
+  end
+  give(token, number, ttl, mark)
+  return { 'G', number, string.format('%.0f', now + ttl), 0 }
+end
+
+local there = redis.call('HMGET', holder, 't', 'f', 'a')
+-- As most find it: nobody waits, and nobody has it.
+if not there[1] and redis.call('EXISTS', line) == 0 then
+  return first()
+end
+local granted = again(there)
 if granted then
   return granted
 end
@@ -146,17 +160,12 @@ if waits then
   redis.call('PEXPIRE', alive, ARGV[9])
 end
 hand_over()
-granted = again()
+granted = again(redis.call('HMGET', holder, 't', 'f', 'a'))
 if granted then
   return granted
 end
 local left = redis.call('PTTL', holder)
 if left == -2 then
-  local number = next_fence(floor)
-  if not number then
-    return { 'S' }
-  end
-  give(token, number, ttl, mark)
-  return { 'G', number, string.format('%.0f', now + ttl), 0 }
+  return first()
 end
 return { 'H', math.max(left, 1), redis.call('ZRANK', line, token) or -1, joined }

@@ -163,7 +163,9 @@ pub(super) fn random_token() -> LockToken {
 
 /// A number that no other call has.
 pub(super) fn random_ask() -> AskId {
-    AskId(uuid::Uuid::new_v4().as_u64_pair().1 ^ uuid::Uuid::new_v4().as_u64_pair().0)
+    // The bits of either half that are not random lie beside random ones of the other.
+    let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
+    AskId(high ^ low)
 }
 
 impl Locks {

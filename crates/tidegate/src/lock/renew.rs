@@ -1,7 +1,7 @@
 //! The one task that renews every guard of the process, in batches, at a third of their time; and what a guard may rely on.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tidegate_backend::lock::MAX_LOCK_BATCH;
 use tidegate_backend::steady::TimeSource;
 use tidegate_backend::{LockStore, Renewal, Renewed, Result};
 use tidegate_core::lock::{Acquire, AskId, Fence, LockName, LockToken, relied_ms};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::{LockError, metrics};
 
@@ -31,7 +31,9 @@ pub(super) struct Held {
     pub ttl_ms: i64,
     /// Until when it may be relied on, on the clock that runs through suspend.
     valid_until: AtomicI64,
-    lost: watch::Sender<bool>,
+    lost: AtomicBool,
+    /// Rung when it is.
+    told: Notify,
     /// It may have reached no replica.
     pub degraded: bool,
     /// Its key in the list of renewals; 0: it is not in it.
@@ -48,7 +50,8 @@ impl Held {
             fence,
             ttl_ms: asked.ttl_ms,
             valid_until: AtomicI64::new(0),
-            lost: watch::Sender::new(false),
+            lost: AtomicBool::new(false),
+            told: Notify::new(),
             degraded: false,
             place: AtomicU64::new(0),
         };
@@ -61,7 +64,7 @@ impl Held {
     }
 
     pub(super) fn remaining(&self, time: &dyn TimeSource) -> Duration {
-        if *self.lost.borrow() {
+        if self.lost.load(Ordering::Acquire) {
             return Duration::ZERO;
         }
         let left = self.valid_until.load(Ordering::Acquire).saturating_sub(time.boot_ns());
@@ -69,14 +72,18 @@ impl Held {
     }
 
     pub(super) async fn lost(&self) {
-        let mut lost = self.lost.subscribe();
-        // The sender is in `self`, which this future borrows.
-        let _ = lost.wait_for(|lost| *lost).await;
+        // It hears what is told from here on, before it is asked for the first time.
+        let told = self.told.notified();
+        if !self.lost.load(Ordering::Acquire) {
+            told.await;
+        }
     }
 
     /// It is nobody's any more; whether it was valid until now.
     pub(super) fn end(&self) -> bool {
-        !self.lost.send_replace(true)
+        let was_valid = !self.lost.swap(true, Ordering::AcqRel);
+        self.told.notify_waiters();
+        was_valid
     }
 
     pub(super) fn lose(&self) {
@@ -120,10 +127,14 @@ impl Renewals {
         due.last += 1;
         let place = due.last;
         held.place.store(place, Ordering::Release);
-        let at = next(held, self.time.boot_ns());
+        let now = self.time.boot_ns();
+        let at = next(held, now);
         due.put(at, place, held.clone());
         drop(due);
-        self.bell.notify_one();
+        // Later than that it is seen without being told of.
+        if Duration::from_nanos(at.saturating_sub(now).max(0).unsigned_abs()) < LONGEST {
+            self.bell.notify_one();
+        }
     }
 
     /// Renews it no more.
@@ -179,7 +190,7 @@ impl Due {
 /// A third of its time from now, up to a tenth of that sooner, so that locks that were taken together part.
 fn next(held: &Held, now: i64) -> i64 {
     let third = held.ttl_ms * NS_PER_MS / 3;
-    let spread = i64::try_from(uuid::Uuid::new_v4().as_u128() % 1_000).unwrap_or(0);
+    let spread = i64::try_from(held.ask.0 % 1_000).unwrap_or(0);
     now.saturating_add(third - third / 10 * spread / 1_000)
 }
 
