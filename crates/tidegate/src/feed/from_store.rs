@@ -1,8 +1,10 @@
 //! Pages of what the store has, by what this process knows of authors in short.
 
+use std::pin::pin;
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
+use futures_util::FutureExt as _;
+use futures_util::future::{join, try_join_all};
 use tidegate_backend::feed::{MAX_FEED_READS, MAX_PART, Reads, RootRead, SetRead};
 use tidegate_core::feed::change::is_beyond;
 use tidegate_core::feed::scope::recent;
@@ -17,6 +19,10 @@ use super::mirror::{Circle, Point};
 use super::options::PageCost;
 use super::posts;
 use super::walker::{Looked, Source, Stop, see};
+use crate::cache::Read;
+
+/// A post that is looked for.
+type Post = Option<Arc<StoredPost>>;
 
 /// "There is no such post" is believed once it is older than this, milliseconds: until then the name may just have been
 /// published.
@@ -284,13 +290,42 @@ impl<'a> FromStore<'a> {
         Ok(())
     }
 
-    /// Posts, in order; those that are not there are looked for in the ledger, if that may be news to the cache.
-    async fn posts(&mut self, ids: &[PostId]) -> Result<Vec<Option<Arc<StoredPost>>>, Stop> {
-        let reads = posts::get_many(&self.feed.posts, ids).await?;
-        let is_doubtful =
-            |read: &crate::cache::Read<StoredPost>| read.value.is_none() && read.age.as_millis() < DOUBTFUL_MS;
+    /// Posts, in order, and the reposts of those that were shown again. What this process has is there at once, and says which of
+    /// them were; else the reposts of all are asked for while the posts are on their way: one wait instead of two.
+    async fn posts_and_reposts(&mut self, roots: &[PostId]) -> Result<(Vec<Post>, Map<PostId, Vec<Repost>>), Stop> {
+        let feed = self.feed;
+        let mut reading = pin!(posts::get_many(&feed.posts, roots));
+        let (reads, early) = match reading.as_mut().now_or_never() {
+            Some(reads) => (reads?, None),
+            None => {
+                self.cost.rounds += 1;
+                let (reads, early) = join(reading, feed.ask_reposts(roots)).await;
+                (reads?, Some(early?))
+            }
+        };
+        let posts = self.posts(roots, reads).await?;
+        let is_again = |post: &Post| post.as_ref().is_some_and(|post| post.reposts > 0);
+        let again: Vec<usize> = (0..roots.len()).filter(|at| is_again(&posts[*at])).collect();
+        if again.is_empty() {
+            return Ok((posts, Map::default()));
+        }
+        let some: Vec<PostId> = again.iter().map(|at| roots[*at].clone()).collect();
+        let found = match early {
+            Some(mut early) => again.iter().map(|at| early[*at].take()).collect(),
+            None => {
+                self.cost.rounds += 1;
+                feed.ask_reposts(&some).await?
+            }
+        };
+        let reposts = self.reposts(&some, found).await?;
+        Ok((posts, reposts))
+    }
+
+    /// What the cache said of posts; those that are not there are looked for in the ledger, if that may be news to the cache.
+    async fn posts(&mut self, ids: &[PostId], reads: Vec<Read<StoredPost>>) -> Result<Vec<Post>, Stop> {
+        let is_doubtful = |read: &Read<StoredPost>| read.value.is_none() && read.age.as_millis() < DOUBTFUL_MS;
         let doubtful: Vec<usize> = (0..reads.len()).filter(|at| is_doubtful(&reads[*at])).collect();
-        let mut found: Vec<Option<Arc<StoredPost>>> = reads.into_iter().map(|read| read.value).collect();
+        let mut found: Vec<Post> = reads.into_iter().map(|read| read.value).collect();
         if !doubtful.is_empty() {
             let some: Vec<PostId> = doubtful.iter().map(|at| ids[*at].clone()).collect();
             let _turn = self.feed.turn().await?;
@@ -301,24 +336,23 @@ impl<'a> FromStore<'a> {
         Ok(found)
     }
 
-    /// Reposts of roots, by those in the circle at least.
-    async fn reposts(&mut self, roots: &[PostId]) -> Result<Map<PostId, Vec<Repost>>, Stop> {
+    /// Reposts of roots, by those in the circle at least; `found`: what the store has of them.
+    async fn reposts(
+        &mut self,
+        roots: &[PostId],
+        found: Vec<Option<Reposts>>,
+    ) -> Result<Map<PostId, Vec<Repost>>, Stop> {
         let feed = self.feed;
         let mut all = Map::default();
         let mut many = Vec::new();
         let mut missing = Vec::new();
-        for part in roots.chunks(MAX_FEED_READS) {
-            self.cost.rounds += 1;
-            let reads = part.iter().map(|root| RootRead { root: root.clone(), among: None }).collect();
-            let found = feed.ask(Reads { roots: reads, ..Reads::default() }).await?.roots;
-            for (root, reposts) in part.iter().zip(found) {
-                match reposts {
-                    // What the store has is too old for this process' own pages.
-                    _ if feed.owed.has_root(root) => missing.push((root, false)),
-                    Some(Reposts::All(reposts) | Reposts::Among(reposts)) => drop(all.insert(root.clone(), reposts)),
-                    Some(Reposts::Many(_)) => many.push(root),
-                    None => missing.push((root, true)),
-                }
+        for (root, reposts) in roots.iter().zip(found) {
+            match reposts {
+                // What the store has is too old for this process' own pages.
+                _ if feed.owed.has_root(root) => missing.push((root, false)),
+                Some(Reposts::All(reposts) | Reposts::Among(reposts)) => drop(all.insert(root.clone(), reposts)),
+                Some(Reposts::Many(_)) => many.push(root),
+                None => missing.push((root, true)),
             }
         }
         if many.is_empty() && missing.is_empty() {
@@ -378,12 +412,7 @@ impl Source for FromStore<'_> {
 
     async fn look(&mut self, roots: &[PostId]) -> Result<Vec<Looked>, Stop> {
         self.cost.roots += roots.len() as u64;
-        let posts = self.posts(roots).await?;
-        let shown_again = |(root, post): (&PostId, &Option<Arc<StoredPost>>)| {
-            post.as_ref().is_some_and(|post| post.reposts > 0).then(|| root.clone())
-        };
-        let shown_again: Vec<PostId> = roots.iter().zip(&posts).filter_map(shown_again).collect();
-        let reposts = if shown_again.is_empty() { Map::default() } else { self.reposts(&shown_again).await? };
+        let (posts, reposts) = self.posts_and_reposts(roots).await?;
         let users = || {
             let authors = posts.iter().flatten().map(|post| &post.post.author);
             authors.chain(reposts.values().flatten().map(|repost| &repost.user))
@@ -392,7 +421,7 @@ impl Source for FromStore<'_> {
         let places: Map<&UserId, (bool, bool)> = users().zip(places).collect();
         let place_of = |user: &UserId| places.get(user).copied().unwrap_or_default();
         let none = Vec::new();
-        let look = |(root, post): (&PostId, &Option<Arc<StoredPost>>)| {
+        let look = |(root, post): (&PostId, &Post)| {
             see(self.viewer, post.as_ref(), reposts.get(root).unwrap_or(&none), place_of)
         };
         Ok(roots.iter().zip(&posts).map(look).collect())

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_backend::feed::{Event, EventKind, FeedLedger, FeedStore, Found, News, Reads};
-use tidegate_core::feed::{Change, Subject};
+use tidegate_backend::feed::{Event, EventKind, FeedLedger, FeedStore, Found, MAX_FEED_READS, News, Reads, RootRead};
+use tidegate_core::feed::{Change, PostId, Reposts, Subject};
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 
 use super::health::{Health, Ticks};
@@ -106,6 +106,17 @@ impl Inner {
     /// The store, if it is there.
     pub(super) fn store(&self) -> Result<&Arc<dyn FeedStore>, Stop> {
         self.store.as_ref().ok_or(Stop::Down)
+    }
+
+    /// What the store has of the reposts of `roots`, in order.
+    pub(super) async fn ask_reposts(&self, roots: &[PostId]) -> Result<Vec<Option<Reposts>>, Stop> {
+        let mut found = Vec::with_capacity(roots.len());
+        for part in roots.chunks(MAX_FEED_READS) {
+            let reads = part.iter().map(|root| RootRead { root: root.clone(), among: None }).collect();
+            let answers = self.ask(Reads { roots: reads, ..Reads::default() }).await?.roots;
+            found.extend(answers.into_iter().chain(std::iter::repeat(None)).take(part.len()));
+        }
+        Ok(found)
     }
 
     /// Asks the store; the news are taken at once.
