@@ -16,7 +16,7 @@ use tidegate_core::{Map, Millis};
 use super::inner::{Counts, Inner};
 use super::options::{FeedError, PageCost, Result};
 use super::pages::finish;
-use super::walker::{self, Looked, Source, Stop, see};
+use super::walker::{self, Looked, Root, Source, Stop, see};
 
 /// How far back sets are read at first; most pages end within it.
 const FIRST_LOOK_MS: i64 = 86_400_000;
@@ -226,9 +226,10 @@ impl Source for FromLedger<'_> {
         Ok(true)
     }
 
-    async fn look(&mut self, roots: &[PostId]) -> std::result::Result<Vec<Looked>, Stop> {
+    async fn look(&mut self, roots: &[Root]) -> std::result::Result<Vec<Looked>, Stop> {
         self.cost.roots += roots.len() as u64;
-        let posts = self.posts(roots).await?;
+        let roots: Vec<PostId> = roots.iter().map(|root| root.id.clone()).collect();
+        let posts = self.posts(&roots).await?;
         let mut reposts: Map<PostId, Vec<Repost>> = Map::default();
         for (root, post) in roots.iter().zip(&posts) {
             if post.as_ref().is_some_and(|post| post.reposts > 0) {

@@ -18,14 +18,14 @@ use super::inner::{Counts, Inner};
 use super::mirror::{Circle, Point};
 use super::options::PageCost;
 use super::posts;
-use super::walker::{Looked, Source, Stop, see};
+use super::walker::{Looked, Root, Source, Stop, see};
 use crate::cache::Read;
 
 /// A post that is looked for.
 type Post = Option<Arc<StoredPost>>;
 
-/// "There is no such post" is believed once it is older than this, milliseconds: until then the name may just have been
-/// published.
+/// That a root is gone which is known by its reposts alone is believed once that is older than this, milliseconds. Whatever an
+/// author's set has is believed to be gone by nobody but the ledger: the name may have been published since.
 const DOUBTFUL_MS: u128 = 2_000;
 /// Rounds of learning heads, and looking which are still unknown.
 const MAX_LEARNING: usize = 4;
@@ -292,7 +292,11 @@ impl<'a> FromStore<'a> {
 
     /// Posts, in order, and the reposts of those that were shown again. What this process has is there at once, and says which of
     /// them were; else the reposts of all are asked for while the posts are on their way: one wait instead of two.
-    async fn posts_and_reposts(&mut self, roots: &[PostId]) -> Result<(Vec<Post>, Map<PostId, Vec<Repost>>), Stop> {
+    async fn posts_and_reposts(
+        &mut self,
+        roots: &[PostId],
+        listed: &[bool],
+    ) -> Result<(Vec<Post>, Map<PostId, Vec<Repost>>), Stop> {
         let feed = self.feed;
         let mut reading = pin!(posts::get_many(&feed.posts, roots));
         let (reads, early) = match reading.as_mut().now_or_never() {
@@ -303,7 +307,7 @@ impl<'a> FromStore<'a> {
                 (reads?, Some(early?))
             }
         };
-        let posts = self.posts(roots, reads).await?;
+        let posts = self.posts(roots, listed, reads).await?;
         let is_again = |post: &Post| post.as_ref().is_some_and(|post| post.reposts > 0);
         let again: Vec<usize> = (0..roots.len()).filter(|at| is_again(&posts[*at])).collect();
         if again.is_empty() {
@@ -321,10 +325,19 @@ impl<'a> FromStore<'a> {
         Ok((posts, reposts))
     }
 
-    /// What the cache said of posts; those that are not there are looked for in the ledger, if that may be news to the cache.
-    async fn posts(&mut self, ids: &[PostId], reads: Vec<Read<StoredPost>>) -> Result<Vec<Post>, Stop> {
-        let is_doubtful = |read: &Read<StoredPost>| read.value.is_none() && read.age.as_millis() < DOUBTFUL_MS;
-        let doubtful: Vec<usize> = (0..reads.len()).filter(|at| is_doubtful(&reads[*at])).collect();
+    /// What the cache said of posts. Those that are not there are looked for in the ledger, if that may be news to the cache: of
+    /// new posts other processes' caches are told after the store.
+    async fn posts(
+        &mut self,
+        ids: &[PostId],
+        listed: &[bool],
+        reads: Vec<Read<StoredPost>>,
+    ) -> Result<Vec<Post>, Stop> {
+        let is_doubtful = |at: &usize| {
+            let read = &reads[*at];
+            read.value.is_none() && (listed[*at] || read.age.as_millis() < DOUBTFUL_MS)
+        };
+        let doubtful: Vec<usize> = (0..reads.len()).filter(is_doubtful).collect();
         let mut found: Vec<Post> = reads.into_iter().map(|read| read.value).collect();
         if !doubtful.is_empty() {
             let some: Vec<PostId> = doubtful.iter().map(|at| ids[*at].clone()).collect();
@@ -410,9 +423,11 @@ impl Source for FromStore<'_> {
         Ok(false)
     }
 
-    async fn look(&mut self, roots: &[PostId]) -> Result<Vec<Looked>, Stop> {
+    async fn look(&mut self, roots: &[Root]) -> Result<Vec<Looked>, Stop> {
         self.cost.roots += roots.len() as u64;
-        let (posts, reposts) = self.posts_and_reposts(roots).await?;
+        let listed: Vec<bool> = roots.iter().map(|root| root.is_listed).collect();
+        let roots: Vec<PostId> = roots.iter().map(|root| root.id.clone()).collect();
+        let (posts, reposts) = self.posts_and_reposts(&roots, &listed).await?;
         let users = || {
             let authors = posts.iter().flatten().map(|post| &post.post.author);
             authors.chain(reposts.values().flatten().map(|repost| &repost.user))

@@ -59,6 +59,14 @@ impl Looked {
     }
 }
 
+/// A root that is looked at.
+#[derive(Debug, Clone)]
+pub(super) struct Root {
+    pub(super) id: PostId,
+    /// An author's set has it: it is there, or was a moment ago. Else it is known by its reposts alone.
+    pub(super) is_listed: bool,
+}
+
 /// Where sets and posts come from.
 pub(super) trait Source: Send {
     /// Whose sets are read.
@@ -72,7 +80,7 @@ pub(super) trait Source: Send {
     /// The walk has come to its end: whether it goes on for all that.
     fn is_really_the_end(&mut self, walk: &mut Walk<Self::Author>) -> impl Future<Output = Result<bool, Stop>> + Send;
     /// Looks at roots, in order.
-    fn look(&mut self, roots: &[PostId]) -> impl Future<Output = Result<Vec<Looked>, Stop>> + Send;
+    fn look(&mut self, roots: &[Root]) -> impl Future<Output = Result<Vec<Looked>, Stop>> + Send;
     /// Why there is no further page.
     fn end(&mut self) -> impl Future<Output = Result<End, Stop>> + Send;
     /// Whether reasons that the walk has not met where it passed are left out, instead of beginning anew.
@@ -164,16 +172,21 @@ pub(super) async fn run<S: Source>(
         if pending.is_empty() {
             return Ok(made);
         }
-        let mut roots: Vec<PostId> = Vec::with_capacity(pending.len());
+        let mut roots: Vec<Root> = Vec::with_capacity(pending.len());
         for entry in &pending {
-            let root = entry.root.as_ref().unwrap_or(&entry.place.post);
-            if !made.looked.contains_key(root) && !roots.contains(root) {
-                roots.push(root.clone());
+            let id = entry.root.as_ref().unwrap_or(&entry.place.post);
+            let is_listed = entry.root.is_none();
+            if made.looked.contains_key(id) {
+                continue;
+            }
+            match roots.iter_mut().find(|root| root.id == *id) {
+                Some(root) => root.is_listed |= is_listed,
+                None => roots.push(Root { id: id.clone(), is_listed }),
             }
         }
         let looked = source.look(&roots).await?;
         let looked = looked.into_iter().map(|looked| looked.within(range));
-        made.looked.extend(roots.into_iter().zip(looked));
+        made.looked.extend(roots.into_iter().map(|root| root.id).zip(looked));
         for entry in pending.drain(..) {
             made.met(&entry.place);
             match made.judge(&entry, ask.direction(), begin, source.is_lenient())? {

@@ -195,6 +195,25 @@ async fn a_cached_absence_hides_no_new_post() {
     }
 }
 
+/// The same once that is known for some seconds, and before any cache was told of the post: nothing else runs between the
+/// answer and the page.
+#[tokio::test]
+async fn an_old_absence_hides_no_new_post() {
+    let world = World::new(2, exact());
+    world.follow("me", "ann").await;
+    let names: Vec<String> = (0..5).map(|n| format!("p{n}")).collect();
+    assert!(world.roots("me", 20).await.is_empty());
+    for name in &names {
+        assert!(world.nodes[1].feed.post(&post(name)).await.unwrap().is_none());
+    }
+    tokio::time::sleep(Duration::from_millis(3_000)).await;
+    for (n, name) in names.iter().enumerate() {
+        world.text("ann", name, 100 - n as i64).await;
+        let page = world.nodes[1].feed.page(&ask("me", 20)).await.unwrap();
+        assert_eq!(page.items[0].root.id, post(name));
+    }
+}
+
 /// At least 50,000 a second on an idle machine with optimizations; here, that it is no page that is made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_from_memory_are_made_once() {
