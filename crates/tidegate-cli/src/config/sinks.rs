@@ -453,4 +453,29 @@ mod tests {
         let want = "t.toml:1, TIDEGATE_WATCH_SINK_1_TEMPLATE: watch.sink: template and format are both set";
         assert!(faults.len() == 1 && faults[0].starts_with(want), "{faults:?}");
     }
+
+    /// The example file's, with their hashes and blanks taken away and their secrets where they are said to be.
+    #[test]
+    fn the_sinks_of_the_example_are_accepted() {
+        let text = include_str!("../../../../tidegate.example.toml");
+        let from = text.find("# [[watch.sink]]").unwrap();
+        let block: Vec<&str> = text[from..].lines().take_while(|line| line.starts_with('#')).collect();
+        let block: String = block.iter().map(|line| format!("{}\n", line.trim_start_matches(['#', ' ']))).collect();
+        let dir = tempfile::tempdir().unwrap();
+        let secrets = dir.path().display().to_string();
+        for line in block.lines().filter_map(|line| line.split_once("_file = \"/run/secrets/")) {
+            let name = line.1.split('"').next().unwrap();
+            std::fs::write(dir.path().join(name), format!("whsec_{}\n", "A".repeat(44))).unwrap();
+        }
+        let block = block.replace("/run/secrets", &secrets);
+        let (names, shown, faults) = read(&block);
+        assert_eq!(faults, Vec::<String>::new(), "{block}");
+        let of = |leaf: &str| {
+            let values = shown.iter().filter(|row| row[0].rsplit('.').next() == Some(leaf));
+            values.map(|row| row[1].as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(of("kind"), ["smtp", "webhook", "webhook", "webhook", "webhook", "webhook", "webhook"]);
+        assert_eq!(of("format"), ["json", "slack", "dingtalk", "feishu", "wecom"]);
+        assert_eq!((of("template").len(), of("secret").len(), names.len()), (1, 4, 7), "{shown:?}");
+    }
 }
