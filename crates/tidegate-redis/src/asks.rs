@@ -5,11 +5,14 @@ use redis::{Cmd, Pipeline, Value};
 
 use crate::connect::RedisResult;
 
-/// Runs commands in one round trip; each has an answer of its own.
+/// Runs commands in one round trip; each has an answer of its own. None have none: the client would take that for a failure.
 pub(crate) async fn all(
     connection: &mut MultiplexedConnection,
     commands: &[Cmd],
 ) -> RedisResult<Vec<RedisResult<Value>>> {
+    if commands.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut pipeline = Pipeline::with_capacity(commands.len());
     for command in commands {
         pipeline.add_command(command.clone());

@@ -6,7 +6,7 @@
 //! - `pipeline.rs`: one request, from its head to its response, in the contract's order of refusals.
 //! - `request/`: paths, queries, headers and bodies, judged completely. `shape/`: what is answered.
 //! - `origins/`: the read-through cache of HTTP origins, with every bound on what is asked and what comes back.
-//! - [`alerts`]: sinks of the watch over Redis, e-mail and webhooks.
+//! - [`alerts`]: sinks of the watch over Redis, e-mail and webhooks. `outgoing.rs`: the HTTP client that both call with.
 //! - [`RedisWatch`]: what `/v1/redis` shows.
 //! - `problem/`: every error is a problem document, from one catalogue.
 //! - [`openapi_json`], [`metrics_markdown`], [`problems_markdown`]: the reference, generated from the code; so are alert rules and a
@@ -22,6 +22,7 @@ mod config;
 mod metrics;
 mod openapi;
 mod origins;
+mod outgoing;
 mod pages;
 mod pipeline;
 mod problem;

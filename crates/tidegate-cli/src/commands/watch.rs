@@ -117,7 +117,7 @@ fn keeper(file: Option<&PathBuf>) -> Option<Arc<dyn StateKeeper>> {
 fn test_alert(sinks: &[Arc<dyn AlertSink>], json: bool) -> Result {
     if sinks.is_empty() {
         return Err(Failure::Usage(
-            "there is no sink to test; add [[watch.sink]] to the configuration (--config FILE)".to_owned(),
+            "there is no sink to test; add [[watch.sink]] to the configuration (--config FILE), or set TIDEGATE_WATCH_SINK_1_KIND and TIDEGATE_WATCH_SINK_1_URL".to_owned(),
         ));
     }
     let answers = runtime::run(async { Ok(alerts::test(sinks).await) })?;

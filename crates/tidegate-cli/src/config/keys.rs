@@ -185,21 +185,21 @@ pub const WATCH_RULE_KEYS: &[Key] = &[
     key("watch.rule.NAME.quiet", Kind::Time(0, HOUR), "30s", "time", None, "a finding is over when every sample of so long a time was well"),
 ];
 
-/// Every key of a sink of the watch, in the order of the example file. Only a file sets them.
+/// Every key of a sink of the watch, in the order of the example file; N stands for its number, from 1.
 #[rustfmt::skip]
 pub const WATCH_SINK_KEYS: &[Key] = &[
-    key("watch.sink.kind", Kind::Choice(&["smtp", "webhook"]), "", "", None, "what it speaks"),
-    key("watch.sink.url", Kind::Text, "", "", None, "smtps://USER@HOST:465 (TLS from the start) or smtp://USER@HOST:587 (STARTTLS; ?tls=required, opportunistic or off); https:// or http:// of a webhook; also as url_file"),
-    key("watch.sink.secret_file", Kind::File, "", "", None, "a file with the password of the mail server, or with the secret that signs a webhook's messages"),
-    key("watch.sink.severity", Kind::Choice(&["info", "warning", "critical"]), "info", "", None, "the least that it hears of"),
-    key("watch.sink.name", Kind::Name(64), "KIND-HOST", "", None, "its name in logs and metrics, and in the state file: its messages wait under it"),
-    key("watch.sink.ca_file", Kind::File, "", "", None, "certificate of the authority (PEM) that it trusts instead of the system's"),
-    key("watch.sink.from", Kind::Line, "", "", None, "the sender: a@b.example or \"Name <a@b.example>\""),
-    key("watch.sink.to", Kind::Line, "", "", None, "the recipients, a list of up to 50"),
-    key("watch.sink.format", Kind::Choice(&["json", "slack", "dingtalk", "feishu", "wecom"]), "json", "", None, "the body of a webhook"),
-    key("watch.sink.template", Kind::Text, "", "", None, "a body of your own instead: a JSON object in whose texts {{name}} stands for a field; also as template_file"),
-    key("watch.sink.signature", Kind::Choice(&["standard", "dingtalk", "feishu"]), "the format's", "", None, "how messages are signed, if there is a secret_file"),
-    key("watch.sink.answer_code", Kind::Name(64), "the format's", "", None, "a number of the answer's JSON that must be 0"),
+    key("watch.sink.N.kind", Kind::Choice(&["smtp", "webhook"]), "", "", None, "what it speaks"),
+    key("watch.sink.N.url", Kind::Text, "", "", None, "smtps://USER@HOST:465 (TLS from the start) or smtp://USER@HOST:587 (STARTTLS; ?tls=required, opportunistic or off); https:// or http:// of a webhook; also as url_file"),
+    key("watch.sink.N.secret", Kind::Text, "", "", None, "the password of the mail server, or the secret that signs a webhook's messages; also as secret_file"),
+    key("watch.sink.N.severity", Kind::Choice(&["info", "warning", "critical"]), "info", "", None, "the least that it hears of"),
+    key("watch.sink.N.name", Kind::Name(64), "KIND-HOST", "", None, "its name in logs and metrics, and in the state file: its messages wait under it"),
+    key("watch.sink.N.ca_file", Kind::File, "", "", None, "certificate of the authority (PEM) that it trusts instead of the system's"),
+    key("watch.sink.N.from", Kind::Line, "", "", None, "the sender: a@b.example or \"Name <a@b.example>\""),
+    key("watch.sink.N.to", Kind::Line, "", "", None, "the recipients, a list of up to 50; in the variable with commas between them"),
+    key("watch.sink.N.format", Kind::Choice(&["json", "slack", "dingtalk", "feishu", "wecom"]), "json", "", None, "the body of a webhook"),
+    key("watch.sink.N.template", Kind::Text, "", "", None, "a body of your own instead: a JSON object in whose texts {{name}} stands for a field; also as template_file"),
+    key("watch.sink.N.signature", Kind::Choice(&["standard", "dingtalk", "feishu"]), "the format's", "", None, "how messages are signed, if there is a secret"),
+    key("watch.sink.N.answer_code", Kind::Name(64), "the format's", "", None, "a number of the answer's JSON that must be 0"),
 ];
 
 /// Every key as a row of a table: key, default, unit, variable, flag, what it does.
@@ -209,8 +209,7 @@ pub fn reference_rows() -> Vec<[String; 6]> {
         let measured = matches!(key.kind, Kind::Time(..) | Kind::TimeOrOff(..) | Kind::Size(..));
         let unit = if measured { "" } else { key.unit };
         let flag = key.flag.unwrap_or_default();
-        let variable = if WATCH_SINK_KEYS.iter().any(|sink| sink.path == key.path) { String::new() } else { key.env() };
-        [code(key.path), code(key.default), unit.to_owned(), code(&variable), code(flag), key.about.to_owned()]
+        [code(key.path), code(key.default), unit.to_owned(), code(&key.env()), code(flag), key.about.to_owned()]
     };
     KEYS.iter().chain(NAMESPACE_KEYS).chain(WATCH_RULE_KEYS).chain(WATCH_SINK_KEYS).map(row).collect()
 }

@@ -25,8 +25,8 @@ pub struct Layers {
     pub namespaces: BTreeMap<String, namespaces::Entry>,
     /// `[watch.rule.NAME]`, by rule.
     pub watch_rules: BTreeMap<tidegate::watch::Rule, watch::Entry>,
-    /// `[[watch.sink]]`, in the order of the file.
-    pub sinks: Vec<sinks::Entry>,
+    /// `[[watch.sink]]`, by number from 1: the file's in their order, then those of variables alone.
+    pub sinks: BTreeMap<usize, sinks::Entry>,
     /// Settings with a fault of their own.
     pub unsound: BTreeSet<&'static str>,
     /// The file could not be read, or not as TOML.
@@ -203,6 +203,7 @@ impl Layers {
                     }
                 }
                 _ if namespaces::from_env(self, name, text) || watch::from_env(self, name, text) => {}
+                _ if sinks::from_env(self, name, text) => {}
                 _ if name == "TIDEGATE_TOKENS" => {
                     let before = self.faults.len();
                     self.tokens = tokens::from_env(name, text, &mut self.faults);

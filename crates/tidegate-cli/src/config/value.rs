@@ -34,6 +34,17 @@ pub enum Origin {
     },
 }
 
+impl Origin {
+    /// The environment variable, if it was one.
+    pub fn variable(&self) -> Option<&str> {
+        match self {
+            Origin::Env(name) => Some(name),
+            Origin::Secret { by, .. } => by.variable(),
+            Origin::Default | Origin::File { .. } | Origin::Flag(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

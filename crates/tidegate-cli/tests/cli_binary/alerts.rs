@@ -9,7 +9,7 @@ use tidegate_conformance::servers::{
     HookAnswer, HookSink, MailSink, MailSinkSetup, Redis, Setup, free_port, wait_until,
 };
 
-use super::support::{Serve, command, folder, run, write};
+use super::support::{Serve, command, folder, run, run_with, write};
 
 /// A server whose memory is full, or not.
 struct Full(Redis);
@@ -171,4 +171,36 @@ fn a_test_alert_says_of_each_sink_whether_it_was_taken() {
     assert!(lines[0]["error"].as_str().is_some_and(|why| why.contains("403") && why.contains("go away")), "{lines:?}");
     test("", &[]).expect(2, &["[[watch.sink]]"]);
     test("[[watch.sink]]\nkind = \"webhook\"\nurl = \"mailto:x\"\n", &[]).expect(2, &["test.toml:1", "https://"]);
+}
+
+#[test]
+fn sinks_of_variables_alone_have_secrets_that_nobody_is_shown() {
+    let (hooks, folder) = (HookSink::start(), folder());
+    let setup = MailSinkSetup::default().login("tide", "s3cret word");
+    let server = MailSink::start(setup, folder.path());
+    let (url, key) = (format!("smtp://tide@127.0.0.1:{}", server.port()), format!("whsec_{}", "A".repeat(44)));
+    let place = write(folder.path(), "hook-url", &format!("{}\n", hooks.url("/s3cret-hook")));
+    let variables = [
+        ("TIDEGATE_WATCH_SINK_1_KIND", "smtp"),
+        ("TIDEGATE_WATCH_SINK_1_URL", &*url),
+        ("TIDEGATE_WATCH_SINK_1_SECRET", "s3cret word"),
+        ("TIDEGATE_WATCH_SINK_1_FROM", "tide@shop.example"),
+        ("TIDEGATE_WATCH_SINK_1_TO", "ann@shop.example, bob@shop.example"),
+        ("TIDEGATE_WATCH_SINK_2_KIND", "webhook"),
+        ("TIDEGATE_WATCH_SINK_2_URL_FILE", place.to_str().expect("UTF-8")),
+        ("TIDEGATE_WATCH_SINK_2_SECRET", &*key),
+    ];
+    let taken = run_with(&["watch", "--test-alert"], &variables).expect(0, &[]);
+    assert_eq!(taken.out, "smtp-127.0.0.1: taken\nwebhook-127.0.0.1: taken\n");
+    let mails = server.received();
+    assert_eq!((mails[0].user.as_deref(), mails[0].to.len()), (Some("tide"), 2), "{mails:?}");
+    let posted = &hooks.posted()[0];
+    assert!(posted.target == "/s3cret-hook" && posted.headers["webhook-signature"].starts_with("v1,"), "{posted:?}");
+    let shown = run_with(&["config", "check"], &variables).expect(0, &[]).out;
+    for want in ["watch.sink.1.secret", "TIDEGATE_WATCH_SINK_1_SECRET", "watch.sink.2.url", "hook-url"] {
+        assert!(shown.contains(want), "{want}: {shown}");
+    }
+    assert!(!shown.contains("s3cret") && !shown.contains(&key), "{shown}");
+    let both = [&variables[..], &[("TIDEGATE_WATCH_SINK_2_URL", "http://h/x")]].concat();
+    run_with(&["config", "check"], &both).expect(2, &["TIDEGATE_WATCH_SINK_2_URL_FILE", "keep one of them"]);
 }

@@ -31,6 +31,20 @@ fn it_measures_on_a_private_redis_and_prints_a_figure_a_line() {
 }
 
 #[test]
+fn what_counting_reads_for_hot_keys_costs() {
+    let measured = run(&["bench", "cache", "--json", "--scale", "0.01", "--only", "counted"]).expect(0, &[]);
+    let lines = lines(&measured);
+    let [_, hits, counting] = &lines[..] else { panic!("{measured:?}") };
+    assert_eq!((&hits["unit"], &counting["unit"]), (&"hits/s".into(), &"ns".into()), "{measured:?}");
+    for figure in [hits, counting] {
+        assert!(figure["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0), "{figure}");
+        assert!(figure["baseline"].as_str().is_some_and(|text| text.contains("hot_keys(0)")), "{figure}");
+    }
+    let hit_ns = 1e9 / hits["ceiling"].as_f64().expect("the uncounted hits");
+    assert!((counting["ceiling"].as_f64().expect("ns") / hit_ns - 1.0).abs() < 0.01, "{counting}");
+}
+
+#[test]
 fn on_a_server_that_is_not_its_own_it_clears_up_after_itself() {
     let redis = Redis::start();
     redis.tell(&["SET", "tg:shop:c:products:{:x}:0", "somebody else's"]);

@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 
 use serde_json::{Value, json};
-use tidegate_conformance::servers::{Redis, Setup};
+use tidegate_conformance::servers::{Engine, Redis, Setup};
 
-use crate::support::run;
+use crate::support::{folder, run, run_with};
 
 #[test]
 fn the_largest_keys_by_both_routes() {
@@ -47,6 +47,22 @@ fn the_largest_keys_by_both_routes() {
     run(&["big-keys", "--redis", &url, "--deadline", "5"]).expect(2, &["90s"]);
     redis.tell(&["CONFIG", "SET", "requirepass", "word"]);
     run(&["big-keys", "--redis", &url]).expect(2, &["password"]);
+}
+
+/// (The wheels' servers are built without TLS.)
+#[test]
+fn a_snapshot_through_tls_if_the_systems_authorities_vouch_for_the_server() {
+    let setup = Setup::default().engine(Engine::Redis).tls().option("repl-diskless-sync-delay", "0");
+    let (redis, folder) = (Redis::start_with(setup), folder());
+    redis.tell(&["SET", "large", &"x".repeat(100_000)]);
+    let ca = folder.path().join("ca.crt");
+    std::fs::write(&ca, redis.authority()).expect("the folder can be written");
+    let url = redis.url();
+    let args = ["big-keys", "--redis", &url, "--route", "snapshot", "--json"];
+    let report = run_with(&args, &[("SSL_CERT_FILE", ca.to_str().expect("UTF-8"))]).expect(0, &[]).json();
+    assert_eq!((&report["route"], &report["scanned"]), (&json!("snapshot"), &json!(1)), "{report}");
+    assert_eq!(report["items"][0]["key"], "large");
+    run(&args).expect(3, &["does not answer"]);
 }
 
 /// A server that answers every question as Redis 8 would answer `INFO`.

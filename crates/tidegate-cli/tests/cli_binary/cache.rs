@@ -14,35 +14,48 @@ use tidegate_conformance::servers::{
 
 use crate::support::{Serve, command, folder, run, write};
 
+/// What an origin was asked: how often each key, and which key when.
+#[derive(Default)]
+struct Asked {
+    calls: HashMap<String, u64>,
+    when: Vec<(Instant, String)>,
+}
+
 /// An origin: `/v/KEY` answers `KEY n`, where `n` counts its calls; keys that begin with a word do what it says.
-struct Origin {
+pub struct Origin {
     address: SocketAddr,
-    calls: Arc<Mutex<HashMap<String, u64>>>,
+    asked: Arc<Mutex<Asked>>,
 }
 
 impl Origin {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let calls = Arc::new(Mutex::new(HashMap::new()));
-        let counted = Arc::clone(&calls);
+        let asked = Arc::new(Mutex::new(Asked::default()));
+        let counted = Arc::clone(&asked);
         // Ends with the process.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let calls = Arc::clone(&counted);
+                let asked = Arc::clone(&counted);
                 // A client that has gone is none of its business.
-                std::thread::spawn(move || drop(answer(stream, &calls)));
+                std::thread::spawn(move || drop(answer(stream, &asked)));
             }
         });
-        Self { address, calls }
+        Self { address, asked }
     }
 
     fn calls(&self, key: &str) -> u64 {
-        self.calls.lock().expect("not poisoned").get(key).copied().unwrap_or(0)
+        self.asked.lock().expect("not poisoned").calls.get(key).copied().unwrap_or(0)
+    }
+
+    /// What it was asked since, in order, and when.
+    pub fn asked_since(&self, since: Instant) -> Vec<(Instant, String)> {
+        let asked = self.asked.lock().expect("not poisoned");
+        asked.when.iter().filter(|(at, _)| *at >= since).cloned().collect()
     }
 
     /// A configuration with two namespaces of it.
-    fn config(&self, more: &str) -> String {
+    pub fn config(&self, more: &str) -> String {
         format!(
             "[cache.namespace.items]\nurl = \"http://{0}/v/{{key}}\"\nallow_private = true\nload_timeout = \"400ms\"\n\
              headers = {{ X-Shop = \"sesame\" }}\n{more}\n[cache.namespace.closed]\nurl = \"http://{0}/v/{{key}}\"\n",
@@ -51,7 +64,7 @@ impl Origin {
     }
 }
 
-fn answer(stream: std::net::TcpStream, calls: &Mutex<HashMap<String, u64>>) -> std::io::Result<()> {
+fn answer(stream: std::net::TcpStream, asked: &Mutex<Asked>) -> std::io::Result<()> {
     let (mut from, mut to) = (BufReader::new(stream.try_clone()?), stream);
     let (mut first, mut line) = (String::new(), String::new());
     from.read_line(&mut first)?;
@@ -60,8 +73,9 @@ fn answer(stream: std::net::TcpStream, calls: &Mutex<HashMap<String, u64>>) -> s
     }
     let key = first.split(' ').nth(1).and_then(|path| path.strip_prefix("/v/")).unwrap_or_default().to_owned();
     let call = {
-        let mut calls = calls.lock().expect("not poisoned");
-        let call = calls.entry(key.clone()).or_default();
+        let mut asked = asked.lock().expect("not poisoned");
+        asked.when.push((Instant::now(), key.clone()));
+        let call = asked.calls.entry(key.clone()).or_default();
         *call += 1;
         *call
     };
@@ -89,13 +103,13 @@ fn answer(stream: std::net::TcpStream, calls: &Mutex<HashMap<String, u64>>) -> s
 
 /// An answer: status, `X-Cache`, the problem's code or the body.
 #[derive(Debug, PartialEq, Eq)]
-struct Told(u16, String, String);
+pub struct Told(pub u16, pub String, pub String);
 
 fn told(status: u16, from: &str, what: &str) -> Told {
     Told(status, from.to_owned(), what.to_owned())
 }
 
-struct Node(Serve);
+pub struct Node(pub Serve);
 
 impl Node {
     fn ask(&self, method: &str, path: &str) -> (Told, HashMap<String, String>) {
@@ -116,7 +130,7 @@ impl Node {
         (Told(answer.status().as_u16(), headers.get("x-cache").cloned().unwrap_or_default(), what), headers)
     }
 
-    fn get(&self, key: &str) -> Told {
+    pub fn get(&self, key: &str) -> Told {
         self.ask("GET", &format!("/v1/cache/items/{key}")).0
     }
 
@@ -125,7 +139,7 @@ impl Node {
     }
 }
 
-fn node(dir: &std::path::Path, name: &str, config: &str, stores: &[&str]) -> Node {
+pub fn node(dir: &std::path::Path, name: &str, config: &str, stores: &[&str]) -> Node {
     let file = write(dir, name, config);
     Node(Serve::start(dir, &[&["--config", file.to_str().expect("UTF-8")], stores].concat()))
 }

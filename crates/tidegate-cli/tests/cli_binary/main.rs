@@ -10,6 +10,7 @@ mod config;
 mod doctor;
 mod hot_keys;
 mod queues;
+mod rewarm;
 mod serve;
 mod servers;
 mod support;

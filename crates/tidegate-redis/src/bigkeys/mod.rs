@@ -1,7 +1,7 @@
 //! Which keys take the most memory: [`big_keys`].
 //!
 //! - `rdb/`: replication snapshots, read on the fly. `weight.rs`: what a key of one weighs in the server.
-//! - `snapshot.rs`: that route. `scan.rs`: the other, paced SCAN with `MEMORY USAGE`.
+//! - `snapshot.rs`: that route; `wire.rs`: its connection. `scan.rs`: the other, paced SCAN with `MEMORY USAGE`.
 //! - `keysizes.rs`: histograms of sizes, where the server keeps them.
 //! - `server.rs`: which servers hold keys. `collect.rs`: what was seen, added up. `names.rs`: names, prefixes, our own keys.
 //!
@@ -15,6 +15,7 @@ mod scan;
 pub(crate) mod server;
 mod snapshot;
 pub mod weight;
+mod wire;
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ pub(crate) use self::names::{must_stay, shop};
 pub use self::rdb::Kind;
 use self::server::Server;
 use self::snapshot::{Ask, NoSnapshot};
+use self::wire::Until;
 use crate::connect::RedisOptions;
 
 /// Most keys that are listed.
@@ -363,9 +365,6 @@ impl Run<'_> {
 
     /// Tries the replicas, then the server itself; `None`: SCAN it is.
     async fn by_snapshot(&mut self, options: &RedisOptions, server: &mut Server) -> Result<Option<Collector>> {
-        if options.tls {
-            return self.no_snapshot(server, "a snapshot is not read over TLS");
-        }
         for mut replica in server.replicas().await {
             match self.read(options, &mut replica).await? {
                 Ok(collector) => {
@@ -415,12 +414,11 @@ impl Run<'_> {
         let stop = Stop(Arc::default());
         let ask = Ask {
             host: server.host.clone(),
-            login: options.login.clone(),
+            options: options.clone(),
             valkey: server.info.text("valkey_version").map(str::to_owned),
             model: server.model().await,
             pace: self.big.pace,
-            deadline: self.deadline,
-            stop: Arc::clone(&stop.0),
+            until: Until { stop: Arc::clone(&stop.0), deadline: self.deadline },
             progress: Arc::clone(&self.big.progress),
         };
         let into = Collector::new(self.big.top, scan::now(), server.is_cluster);

@@ -1,25 +1,15 @@
 //! The snapshot route: asks a server for its data as a new replica would, reads the snapshot as it comes, and goes away.
 
-use std::io::{self, ErrorKind as Io, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use super::collect::{Collector, Seen};
 use super::rdb::{self, RdbError};
 use super::weight::Model;
+use super::wire::{Until, Wire, is_stop};
 use super::{Pace, Progress};
-use crate::connect::{Host, Login};
+use crate::connect::{Host, RedisOptions};
 
-/// How long the way to the server may take.
-const CONNECT: Duration = Duration::from_secs(5);
-/// How long a server may be silent: it may wait for other replicas, and says nothing but a line now and then while it prepares.
-const SILENCE: Duration = Duration::from_secs(70);
-/// How often it is looked whether there is reason to stop.
-const LOOK: Duration = Duration::from_millis(250);
-/// Longest line of an answer.
-const MAX_LINE: usize = 1_024;
 /// What `gentle` reads a second, bytes.
 const GENTLE: u64 = 40 << 20;
 /// How many keys are counted at once.
@@ -49,104 +39,13 @@ impl NoSnapshot {
 /// What a snapshot is asked for with.
 pub(super) struct Ask {
     pub(super) host: Host,
-    pub(super) login: Login,
+    pub(super) options: RedisOptions,
     /// The version of a Valkey.
     pub(super) valkey: Option<String>,
     pub(super) model: Model,
     pub(super) pace: Pace,
-    pub(super) deadline: Instant,
-    pub(super) stop: Arc<AtomicBool>,
+    pub(super) until: Until,
     pub(super) progress: Arc<Progress>,
-}
-
-/// The connection, which ends when there is reason to.
-struct Wire {
-    stream: TcpStream,
-    stop: Arc<AtomicBool>,
-    deadline: Instant,
-    /// Bytes a second, and what was read since when.
-    pace: Option<(u64, u64, Instant)>,
-}
-
-/// What [`Wire`] says when it was told to stop.
-const STOPPED: &str = "stopped";
-
-impl Read for Wire {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let began = Instant::now();
-        loop {
-            if self.stop.load(Ordering::Relaxed) || Instant::now() >= self.deadline {
-                return Err(io::Error::other(STOPPED));
-            }
-            match self.stream.read(buffer) {
-                Ok(count) => {
-                    if let Some((rate, read, since)) = &mut self.pace {
-                        *read += count as u64;
-                        let due = Duration::from_micros(read.saturating_mul(1_000_000) / *rate);
-                        std::thread::sleep(due.saturating_sub(since.elapsed()).min(LOOK));
-                    }
-                    return Ok(count);
-                }
-                Err(e) if matches!(e.kind(), Io::WouldBlock | Io::TimedOut) => {
-                    if began.elapsed() >= SILENCE {
-                        return Err(io::Error::new(Io::TimedOut, "the server has been silent for too long"));
-                    }
-                }
-                Err(e) if e.kind() == Io::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-    }
-}
-
-impl Wire {
-    fn open(ask: &Ask) -> io::Result<Self> {
-        let mut last = io::Error::new(Io::NotFound, "the name has no address");
-        for address in (ask.host.name.as_str(), ask.host.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, CONNECT) {
-                Ok(stream) => {
-                    stream.set_read_timeout(Some(LOOK))?;
-                    stream.set_write_timeout(Some(CONNECT))?;
-                    return Ok(Self { stream, stop: Arc::clone(&ask.stop), deadline: ask.deadline, pace: None });
-                }
-                Err(e) => last = e,
-            }
-        }
-        Err(last)
-    }
-
-    fn send(&mut self, words: &[&[u8]]) -> io::Result<()> {
-        let mut out = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            out.extend_from_slice(word);
-            out.extend_from_slice(b"\r\n");
-        }
-        self.stream.write_all(&out)
-    }
-
-    /// The next line that is not empty: a server sends empty ones so that nobody gives up.
-    fn line(&mut self) -> io::Result<String> {
-        let mut line = Vec::new();
-        loop {
-            let mut byte = [0];
-            if self.read(&mut byte)? == 0 {
-                return Err(io::Error::new(Io::UnexpectedEof, "the server hung up"));
-            }
-            match byte[0] {
-                b'\n' if line.is_empty() => {}
-                b'\n' => return Ok(String::from_utf8_lossy(&line).into_owned()),
-                b'\r' => {}
-                byte if line.len() < MAX_LINE => line.push(byte),
-                _ => return Err(io::Error::new(Io::InvalidData, "the server's answer is no line")),
-            }
-        }
-    }
-
-    fn ask(&mut self, words: &[&[u8]]) -> io::Result<String> {
-        self.send(words)?;
-        self.line()
-    }
 }
 
 fn refused(what: &str, answer: &str) -> NoSnapshot {
@@ -155,14 +54,16 @@ fn refused(what: &str, answer: &str) -> NoSnapshot {
 }
 
 fn broken(e: io::Error) -> NoSnapshot {
-    if e.to_string() == STOPPED { NoSnapshot::Stopped } else { NoSnapshot::Failed(RdbError::Read(e)) }
+    if is_stop(&e) { NoSnapshot::Stopped } else { NoSnapshot::Failed(RdbError::Read(e)) }
 }
 
 /// Reads the snapshot and counts every key of it in `into`. It takes a thread until it is done.
 pub(super) fn read(ask: &Ask, mut into: Collector) -> Result<(rdb::Snapshot, Collector), NoSnapshot> {
-    let mut wire = Wire::open(ask).map_err(broken)?;
+    let mut wire = Wire::open(&ask.host, &ask.options, ask.until.clone()).map_err(broken)?;
     begin(ask, &mut wire).map_err(broken)??;
-    wire.pace = (ask.pace == Pace::Gentle).then(|| (GENTLE, 0, Instant::now()));
+    if ask.pace == Pace::Gentle {
+        wire.slow_down(GENTLE);
+    }
     let (mut keys, mut bytes) = (0, 0);
     let read = rdb::read(&mut wire, &ask.model, |key| {
         into.add(&Seen {
@@ -181,7 +82,7 @@ pub(super) fn read(ask: &Ask, mut into: Collector) -> Result<(rdb::Snapshot, Col
         }
     });
     // Before anything of what comes behind the snapshot piles up for us.
-    let _ = wire.stream.shutdown(std::net::Shutdown::Both);
+    wire.close();
     ask.progress.add(keys % COUNTED, bytes);
     match read {
         Ok(snapshot) => Ok((snapshot, into)),
@@ -192,8 +93,9 @@ pub(super) fn read(ask: &Ask, mut into: Collector) -> Result<(rdb::Snapshot, Col
 
 /// Goes in, and asks; what comes next is the snapshot.
 fn begin(ask: &Ask, wire: &mut Wire) -> io::Result<Result<(), NoSnapshot>> {
-    if let Some(password) = &ask.login.password {
-        let user = ask.login.user.as_deref();
+    let login = &ask.options.login;
+    if let Some(password) = &login.password {
+        let user = login.user.as_deref();
         let words: Vec<&[u8]> = [Some("AUTH"), user, Some(password)].into_iter().flatten().map(str::as_bytes).collect();
         let answer = wire.ask(&words)?;
         if answer != "+OK" {

@@ -1,6 +1,6 @@
 //! The way to Redis: one handle over a single server, Sentinel and Cluster.
 //!
-//! - `options.rs`: [`RedisOptions`], from a URL. `link.rs`: how connections are made.
+//! - `options.rs`: [`RedisOptions`], from a URL. `link.rs`: how connections are made. `trust.rs`: TLS without the client.
 //! - `health.rs`: what answers and errors say about the connection. `watchdog.rs`: replaces it.
 //! - `direct.rs`: the shortest way for one call.
 //! - `servers.rs`: which servers hold the keys, and the way to all of them.
@@ -16,6 +16,8 @@ mod listen;
 mod options;
 mod owner;
 mod servers;
+#[cfg(feature = "tls")]
+mod trust;
 mod watchdog;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,8 +41,10 @@ pub(crate) use self::direct::{is_on_its_way, run_id};
 pub(crate) use self::link::{RedisResult, connect_for_waiting, listening_hosts, master};
 pub(crate) use self::listen::{Heard, Listener};
 pub use self::options::RedisOptions;
-pub(crate) use self::options::{Host, Login, Mode, Role};
+pub(crate) use self::options::{Host, Mode, Role};
 pub(crate) use self::owner::Owner;
+#[cfg(feature = "tls")]
+pub(crate) use self::trust::trust;
 
 /// Most calls in one round trip.
 pub(crate) const MAX_CALLS: usize = 4_096;

@@ -95,6 +95,44 @@ async fn both_routes_find_the_same_on_valkey_9() {
     both_routes(Engine::Valkey9).await;
 }
 
+/// A snapshot through TLS, from a user with a password. (The wheels' servers are built without TLS.)
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_comes_through_tls() {
+    let setup = Setup::default().engine(Engine::Redis).tls().user("ann", "word");
+    let server = Redis::start_with(setup.option("repl-diskless-sync-delay", "0"));
+    let fill = "for n = 1, 5000 do redis.call('SET', 'small:' .. n, string.rep(n, 20)) end \
+                for n = 1, 20 do redis.call('SET', 'large:' .. n, string.rep('x', 20000 * n)) end";
+    server.tell(&["EVAL", fill, "0"]);
+    let named = RedisOptions::parse(&server.url()).unwrap();
+    let options_of = |route| BigKeysOptions { top: 20, ..options(route) };
+    let trusting = named.clone().authority(server.authority());
+    let auto = big_keys(&trusting, &options_of(Route::Auto)).await.unwrap();
+    assert!(auto.notes.iter().any(|note| note.contains("it gave a snapshot")), "{:?}", auto.notes);
+    let snapshot = big_keys(&trusting, &options_of(Route::Snapshot)).await.unwrap();
+    let scan = big_keys(&trusting, &options_of(Route::Scan)).await.unwrap();
+    assert_eq!([auto.route, snapshot.route, scan.route], ["snapshot", "snapshot", "scan"]);
+    for report in [&auto, &snapshot, &scan] {
+        assert_eq!((report.scanned, report.total, report.unknown), (5_020, 5_020, 0));
+        assert!(
+            report.items.len() == 20 && report.items.iter().all(|key| key.name.starts_with(b"large:")),
+            "{report:?}"
+        );
+        assert!(
+            report.bytes.abs_diff(scan.bytes) as f64 <= scan.bytes as f64 * 0.05,
+            "{} {}",
+            report.bytes,
+            scan.bytes
+        );
+    }
+    let info = server.tell(&["INFO", "replication"]);
+    assert!(info.contains("connected_slaves:0"), "{info}");
+    // Whoever does not trust the server asks it nothing, by no route.
+    for route in [Route::Auto, Route::Snapshot] {
+        let e = big_keys(&named, &options_of(route)).await.unwrap_err();
+        assert!(e.to_string().contains("does not answer"), "{e}");
+    }
+}
+
 /// A server whose snapshot is refused is looked at by SCAN, and that is said.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_may_not_have_a_snapshot_scans() {
@@ -116,6 +154,18 @@ async fn who_may_not_have_a_snapshot_scans() {
     let report = look(&url, &options(Route::Auto)).await;
     assert_eq!((report.scanned, report.unknown, report.items[0].bytes), (1, 1, None));
     assert!(report.notes.iter().any(|note| note.contains("MEMORY USAGE is not permitted")), "{:?}", report.notes);
+}
+
+/// A key whose time is over is counted until somebody meets it, and no step of SCAN names it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_last_step_without_keys_is_no_failure() {
+    let setup = Setup::default().engine(Engine::Redis).option("enable-debug-command", "yes");
+    let server = Redis::start_with(setup);
+    server.tell(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    server.tell(&["SET", "gone", "x", "PX", "1"]);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let report = look(&server.url(), &options(Route::Scan)).await;
+    assert_eq!((report.route, report.scanned, report.total, report.items.len()), ("scan", 0, 1, 0));
 }
 
 /// The replica gives the snapshot, and its master does not fork for us.

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
-use reqwest::redirect::Policy;
-use reqwest::{Certificate, Client, ClientBuilder, Url};
+use reqwest::{Certificate, Client, Url};
 use serde_json::{Value, json};
 use tidegate::BoxFuture;
 use tidegate::watch::Severity;
@@ -14,13 +13,11 @@ use super::answer::{self, CodeField};
 use super::sign::{self, Signature, Signer};
 use super::template::Template;
 use super::{SinkOptions, text};
-use crate::origins::chain;
+use crate::outgoing::{self, chain};
 use crate::shape::instant::Instant;
 
 /// For a whole call, connection and answer included.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// For one connection, TLS included.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much of an answer is read, bytes.
 const ANSWER: usize = 64 << 10;
 
@@ -189,24 +186,11 @@ fn document(alert: &Alert) -> Value {
 }
 
 fn client(sink: &SinkOptions, tls: bool) -> Result<Client, String> {
-    // Whoever installed one first wins; it is the same one.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = ClientBuilder::new()
-        .user_agent(concat!("tidegate/", env!("CARGO_PKG_VERSION")))
-        .redirect(Policy::none())
-        .retry(reqwest::retry::never())
-        .referer(false)
-        .no_proxy()
-        .http1_only()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .timeout(TIMEOUT)
-        // Alerts are rare: a connection that was kept would be one that has died.
-        .pool_max_idle_per_host(0);
+    // Alerts are rare: a connection that was kept would be one that has died.
+    let mut builder = outgoing::client(tls).timeout(TIMEOUT).pool_max_idle_per_host(0);
     if let Some(pem) = &sink.authority {
         let authority = Certificate::from_pem_bundle(pem).map_err(|e| format!("ca_file: {}", chain(&e)))?;
         builder = builder.tls_certs_only(authority);
-    } else if !tls {
-        builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|e| chain(&e))
 }

@@ -196,10 +196,10 @@ fn credentials(url: &Url, password: Option<String>) -> Result<Option<Credentials
         (true, None, None) => Ok(None),
         (true, ..) => Err("there is a password but no user; write smtps://USER@HOST".to_owned()),
         (false, Some(_), Some(_)) => {
-            Err("the password stands in the URL and in secret_file; keep one of them".to_owned())
+            Err("the password stands in the URL and in secret (or secret_file); keep one of them".to_owned())
         }
         (false, Some(password), None) | (false, None, Some(password)) => Ok(Some(Credentials::new(user, password))),
-        (false, None, None) => Err("there is a user but no password; add secret_file".to_owned()),
+        (false, None, None) => Err("there is a user but no password; add secret_file or secret".to_owned()),
     }
 }
 

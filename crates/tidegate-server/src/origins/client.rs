@@ -1,5 +1,4 @@
-//! The HTTP clients that ask origins: no proxy, no cookies, no redirects of their own, a look at each address before it is
-//! connected to.
+//! The HTTP clients that ask origins: a look at each address before it is connected to.
 
 use std::cell::Cell;
 use std::error::Error as StdError;
@@ -9,15 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::redirect::Policy;
-use reqwest::{Client, ClientBuilder, Response, Url};
+use reqwest::{Client, Response, Url};
 use tokio::sync::Semaphore;
 use tower::util::MapRequestLayer;
 
 use super::addresses::is_public;
+use crate::outgoing;
 
-/// For one connection, TLS included; a name's addresses share it.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections that are kept open to a host without a request.
 const IDLE_CONNECTIONS: usize = 32;
 /// How long: less than servers keep them, or a request would meet a connection that is just being closed.
@@ -37,26 +34,15 @@ pub(super) struct OriginClient {
 impl OriginClient {
     /// A client. `tls`: whether it needs the system's certificates; without them no https origin is trusted.
     pub(super) fn new(allow_private: bool, tls: bool) -> Result<Self, String> {
-        // Whoever installed one first wins; it is the same one.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = ClientBuilder::new()
-            .user_agent(concat!("tidegate/", env!("CARGO_PKG_VERSION")))
-            .redirect(Policy::none())
-            .retry(reqwest::retry::never())
-            .referer(false)
-            .no_proxy()
-            .http1_only()
+        let http = outgoing::client(tls)
             .http1_max_headers(MAX_HEADERS)
-            .connect_timeout(CONNECT_TIMEOUT)
             .pool_idle_timeout(IDLE_FOR)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .tcp_nodelay(true)
             .connector_layer(MapRequestLayer::new(connecting))
-            .dns_resolver(Guard { allow_private, lookups: Arc::new(Semaphore::new(LOOKUPS)) });
-        if !tls {
-            builder = builder.tls_certs_only([]);
-        }
-        let http = builder.build().map_err(|e| chain(&e))?;
+            .dns_resolver(Guard { allow_private, lookups: Arc::new(Semaphore::new(LOOKUPS)) })
+            .build()
+            .map_err(|e| outgoing::chain(&e))?;
         Ok(Self { http, allow_private })
     }
 
@@ -139,15 +125,4 @@ pub(super) fn is_closed(error: &reqwest::Error) -> bool {
         source = error.source();
     }
     false
-}
-
-/// An error and what is behind it, without the URL, which may hold a secret.
-pub(crate) fn chain(error: &reqwest::Error) -> String {
-    let mut text = if error.is_builder() { "the client cannot be built" } else { "the request failed" }.to_owned();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }

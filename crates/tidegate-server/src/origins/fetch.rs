@@ -7,9 +7,10 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CO
 use http::{HeaderMap, HeaderValue};
 use reqwest::{Response, Url};
 
-use super::client::{OriginClient, chain, is_closed, send};
+use super::client::{OriginClient, is_closed, send};
 use super::failure::{OriginError, Why};
 use super::page::{MAX_BODY_BYTES, Page};
+use crate::outgoing::chain;
 
 /// Most redirects within the origin.
 const MAX_REDIRECTS: usize = 5;

@@ -23,7 +23,6 @@ use tracing::Instrument;
 
 use crate::config::ServerError;
 use client::OriginClient;
-pub(crate) use client::chain;
 pub(crate) use failure::{OriginError, Why};
 use fetch::{Ask, Fetched, Told, ms_since};
 pub use namespace::{MAX_NAMESPACES, Namespace, Origin, check_namespace_name};

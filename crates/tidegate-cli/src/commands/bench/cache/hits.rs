@@ -1,4 +1,5 @@
-//! Hits, each beside the bare thing it is built on: batches of both by turns, on the same connection, over the same bytes.
+//! Hits, each beside the bare thing it is built on: batches of both by turns, on the same connection, over the same bytes. And
+//! what counting them for hot keys costs.
 
 use std::future::Future;
 use std::hint::black_box;
@@ -8,13 +9,16 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use tidegate::bare_cache::{BareMap, BareReads};
-use tidegate::cache::{Cache, CacheKey, Caches, Codec, Json, Key, Loaded, RedisCache, Ttl};
+use tidegate::cache::{
+    Cache, CacheKey, Caches, Codec, DEFAULT_HOT_KEYS, Json, Key, LoadContext, Loaded, RedisCache, Ttl,
+};
 use tidegate::core::cache::Entry;
 
 use super::child::NoRow;
 use super::{Bench, broken};
 use crate::commands::bench::line::Line;
 use crate::failure::{Failure, Result};
+use crate::load::random::Random;
 use crate::load::record::Percentiles;
 use crate::runtime;
 
@@ -22,6 +26,8 @@ use crate::runtime;
 const BATCH: usize = 1_000;
 /// Keys of the wide case.
 const WIDE: usize = 100_000;
+/// Keys of the case that counts them: more than it has counters for.
+const DRAWN: usize = 10_000;
 /// From a key to the next, prime.
 const STRIDE: usize = 7_919;
 /// Keys in Redis.
@@ -68,7 +74,11 @@ fn build(caches: &Caches, namespace: &str, local_bytes: usize) -> Result<Cache<P
     let builder = caches.cache(namespace).fresh_for(Ttl::seconds::<3_600>());
     let builder =
         if local_bytes > 0 { builder.local(local_bytes, Ttl::seconds::<3_600>()) } else { builder.no_local() };
-    builder.loader(|key: ProductKey, _| async move { Ok::<_, NoRow>(Loaded::value(product(key))) }).map_err(broken)
+    builder.loader(rows).map_err(broken)
+}
+
+async fn rows(key: ProductKey, _: LoadContext) -> std::result::Result<Loaded<Product>, NoRow> {
+    Ok(Loaded::value(product(key)))
 }
 
 /// The middle and the end of times that are sorted here.
@@ -155,6 +165,86 @@ async fn local_batches(
         }
     }
     Ok((Times::new(bare), Times::new(ours)))
+}
+
+/// Hits as they are counted for hot keys, beside the same that are not; and what a read costs beside that which is counted.
+pub fn counted(bench: &mut Bench<'_>) -> Result {
+    let batches = bench.scaled(2_000, 200) as usize;
+    let [uncounted, counted, counting] = runtime::run(async {
+        let caches = Caches::builder(bench.store().await?).local_bytes(128 << 20).load_budget(1_000);
+        let caches = caches.start().map_err(broken)?;
+        let cache_of = |namespace, hot_keys| {
+            let builder = caches.cache(namespace).fresh_for(Ttl::seconds::<3_600>());
+            let builder = builder.local(50 << 20, Ttl::seconds::<3_600>()).hot_keys(hot_keys);
+            builder.loader(rows).map_err(broken)
+        };
+        let measured =
+            counted_batches(&cache_of("uncounted", 0)?, &cache_of("counted", DEFAULT_HOT_KEYS)?, batches).await;
+        caches.close().await;
+        measured
+    })?;
+    let line = Line::new("local hit, by Zipf's law, counted for hot keys", counted.rate(BATCH), "hits/s");
+    let line = line.times(counted.of_one(BATCH)).beside("the same with hot_keys(0)", Some(uncounted.rate(BATCH)));
+    bench.printer.line(line)?;
+    let ns = |times: &Times| 1e9 / times.rate(BATCH);
+    let line = Line::new("counting one of the reads that are counted", ns(&counting), "ns");
+    let line = line.times(counting.of_one(BATCH)).beside("a hit with hot_keys(0), ns", Some(ns(&uncounted)));
+    bench.printer.line(line)
+}
+
+async fn counted_batches(
+    without: &Cache<ProductKey, Product>,
+    with: &Cache<ProductKey, Product>,
+    batches: usize,
+) -> Result<[Times; 3]> {
+    let keys: Vec<ProductKey> = (0..DRAWN).map(key).collect();
+    for cache in [without, with] {
+        for part in keys.chunks(BATCH) {
+            for read in cache.get_many(part).await {
+                read.map_err(broken)?;
+            }
+        }
+    }
+    let encoded: std::result::Result<Vec<_>, _> = keys.iter().map(Key::encode).collect();
+    let encoded: Vec<Box<[u8]>> = encoded.map_err(broken)?.iter().map(|key| key.as_bytes().into()).collect();
+    let drawn = drawn();
+    let of = |batch: usize, n: usize| drawn[(batch * BATCH + n) % drawn.len()];
+    let mut times = [const { Vec::new() }; 3];
+    for batch in 0..batches {
+        for (cache, times) in [without, with].into_iter().zip(&mut times) {
+            let began = Instant::now();
+            for n in 0..BATCH {
+                drop(black_box(cache.get(&keys[of(batch, n)]).await.map_err(broken)?));
+            }
+            times.push(began.elapsed());
+        }
+        if batch % 16 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    // By itself, for it changes how many of the other reads are counted.
+    for batch in 0..batches {
+        let began = Instant::now();
+        for n in 0..BATCH {
+            with.count_read(&keys[of(batch, n)], &encoded[of(batch, n)]);
+        }
+        times[2].push(began.elapsed());
+    }
+    Ok(times.map(Times::new))
+}
+
+/// Places of keys, drawn by Zipf's law with exponent 1.
+fn drawn() -> Vec<usize> {
+    let mut sum = 0.0;
+    let sums: Vec<f64> = (1..=DRAWN)
+        .map(|rank| {
+            sum += 1.0 / rank as f64;
+            sum
+        })
+        .collect();
+    let mut random = Random::of(7, 1);
+    let draws = std::iter::repeat_with(|| random.unit() * sum).take(20 * DRAWN);
+    draws.map(|at| sums.partition_point(|sum| *sum <= at).min(DRAWN - 1)).collect()
 }
 
 /// Entries in Redis, and how to read them without the cache.

@@ -30,8 +30,9 @@ use crate::output;
 pub use self::child::run as serve;
 
 /// The cases by name, with what each measures.
-const CASES: [(&str, &str); 13] = [
+const CASES: [(&str, &str); 14] = [
     ("local", "hits in process, one thread, beside the map's own get"),
+    ("counted", "hits in process as they are counted for hot keys, beside the same uncounted"),
     ("store", "hits in Redis, no copies in process, beside GET and decoding by the bare client"),
     ("many", "pages of 100 from Redis, beside MGET and decoding by the bare client"),
     ("cluster", "the same two on a private Redis Cluster of three (left out with --redis)"),
@@ -71,6 +72,7 @@ fn cases(wanted: &[&(&str, &str)], bench: &mut Bench<'_>) -> Result {
         bench.printer.step(what);
         match *name {
             "local" => hits::local(bench)?,
+            "counted" => hits::counted(bench)?,
             "store" => hits::store(bench, "")?,
             "many" => hits::many(bench, "")?,
             "cluster" => cluster(bench)?,
