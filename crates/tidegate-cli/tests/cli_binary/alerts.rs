@@ -204,3 +204,21 @@ fn sinks_of_variables_alone_have_secrets_that_nobody_is_shown() {
     let both = [&variables[..], &[("TIDEGATE_WATCH_SINK_2_URL", "http://h/x")]].concat();
     run_with(&["config", "check"], &both).expect(2, &["TIDEGATE_WATCH_SINK_2_URL_FILE", "keep one of them"]);
 }
+
+/// What the watch remembers keeps no shop shut.
+#[test]
+fn serve_opens_beside_a_damaged_state_of_its_watch() {
+    let (redis, hooks, folder) = (Full::start(), HookSink::start(), folder());
+    let config = write(folder.path(), "serve.toml", &redis.config(&hook(&hooks)));
+    let config = ["--config", config.to_str().expect("UTF-8")];
+    redis.fill();
+    for damaged in ["garbage", ""] {
+        let before = hooks.wait_for(0).len();
+        write(folder.path(), "ledger.db.watch", damaged);
+        let serve = Serve::start(folder.path(), &config);
+        assert_eq!(hooks.wait_for(before + 1).len(), before + 1, "it watches");
+        assert_eq!(serve.stop(Signal::TERM).0, Some(0));
+        let kept = std::fs::read_to_string(folder.path().join("ledger.db.watch.damaged")).expect("it is kept");
+        assert_eq!(kept, damaged);
+    }
+}

@@ -52,6 +52,11 @@ fn what_cannot_be_done_is_said() {
             3,
             &["127.0.0.1:1", "cannot be reached"],
         ),
+        (
+            &["watch", "--redis", "redis-sentinel://:secret@127.0.0.1:1/shop", "--once", "--interval", "100ms"],
+            3,
+            &["127.0.0.1:1", "cannot be reached", "no sentinel names a server of \"shop\""],
+        ),
     ] {
         let run = run(args).expect(code, words);
         assert!(!run.err.contains("secret"), "{}", run.err);
@@ -122,6 +127,6 @@ fn a_state_that_cannot_be_read_is_not_overwritten() {
     let folder = folder();
     let state = write(folder.path(), "state.json", "{\"version\": 1");
     let args = ["watch", "--redis", "redis://127.0.0.1:1", "--state-file", state.to_str().unwrap()];
-    run(&args).expect(2, &["delete it to begin anew"]);
+    run(&args).expect(2, &["delete it to begin anew", state.to_str().unwrap()]);
     assert_eq!(std::fs::read_to_string(&state).unwrap(), "{\"version\": 1");
 }

@@ -70,7 +70,7 @@ async fn servers(options: &RedisOptions) -> Result<(Vec<Host>, Topology)> {
         Mode::Standalone(host) => Ok((vec![host.clone()], Topology::Single)),
         Mode::Sentinel { .. } => {
             let none = || Error::new(ErrorKind::Unavailable, "no sentinel names the master; check the URL");
-            let hosts = watch::found(options).await.ok_or_else(none)?;
+            let hosts = watch::found(options).await.map_err(|_| none())?;
             Ok((hosts, Topology::Sentinel(sets::sentinels(options).await)))
         }
         Mode::Cluster(hosts) => sets::cluster(options, hosts).await,

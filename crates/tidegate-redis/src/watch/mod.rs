@@ -23,11 +23,12 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::stream::iter;
 use tidegate_backend::BoxFuture;
+use tidegate_backend::clock::host_now;
 use tidegate_backend::watch::{Round, SampleSource};
-use tidegate_core::watch::MAX_SERVERS;
+use tidegate_core::watch::{MAX_SERVERS, Reply, Sample, Silence};
 
 use self::node::Node;
-use crate::connect::{Mode, RedisOptions};
+use crate::connect::{Host, Mode, RedisOptions};
 
 /// Servers that are asked at once.
 const AT_ONCE: usize = 64;
@@ -41,6 +42,8 @@ pub struct RedisSamples {
     options: RedisOptions,
     nodes: BTreeMap<String, Node>,
     looked_at: Option<Instant>,
+    /// The sentinels, and why none of them names a server.
+    nobody: Option<(String, String)>,
 }
 
 impl RedisSamples {
@@ -49,7 +52,7 @@ impl RedisSamples {
     pub fn new(options: RedisOptions, patience: Duration) -> Self {
         let patience = patience.clamp(PATIENCE.0, PATIENCE.1);
         let options = options.response_timeout(patience).connect_timeout(patience);
-        Self { options, nodes: BTreeMap::new(), looked_at: None }
+        Self { options, nodes: BTreeMap::new(), looked_at: None, nobody: None }
     }
 
     /// Looks which servers there are, from time to time; those that left.
@@ -60,20 +63,26 @@ impl RedisSamples {
         }
         self.looked_at = Some(Instant::now());
         let found = match (nodes::found(&self.options).await, &self.options.mode) {
-            (Some(hosts), _) => hosts,
+            (Ok(hosts), _) => hosts,
             // Nobody tells: those that are known are kept, or those that were named.
-            (None, _) if !self.nodes.is_empty() => return Vec::new(),
-            (None, Mode::Standalone(host)) => vec![host.clone()],
-            (None, Mode::Cluster(hosts)) => hosts.clone(),
-            (None, Mode::Sentinel { .. }) => Vec::new(),
+            (Err(_), _) if !self.nodes.is_empty() => return Vec::new(),
+            (Err(_), Mode::Standalone(host)) => vec![host.clone()],
+            (Err(_), Mode::Cluster(hosts)) => hosts.clone(),
+            (Err(e), Mode::Sentinel { hosts, service, .. }) => {
+                let sentinels: Vec<String> = hosts.iter().map(Host::address).collect();
+                let why = format!("no sentinel names a server of {service:?} that can be reached: {e}");
+                self.nobody = Some((sentinels.join(","), why));
+                return Vec::new();
+            }
         };
+        let nobody = self.nobody.take().map(|(sentinels, _)| sentinels);
         let mut left = std::mem::take(&mut self.nodes);
         for host in found.into_iter().take(MAX_SERVERS) {
             let address = host.address();
             let node = left.remove(&address).unwrap_or_else(|| Node::new(host, address.clone(), self.options.clone()));
             self.nodes.insert(address, node);
         }
-        left.into_keys().collect()
+        left.into_keys().chain(nobody).collect()
     }
 }
 
@@ -83,6 +92,13 @@ impl SampleSource for RedisSamples {
             let gone = self.look().await;
             let asked = iter(self.nodes.values_mut()).map(Node::sample).buffer_unordered(AT_ONCE);
             let mut samples: Vec<_> = asked.collect().await;
+            samples.extend(self.nobody.as_ref().map(|(sentinels, why)| Sample {
+                address: sentinels.clone(),
+                at: host_now(),
+                reply: Reply::Silence { kind: Silence::NoConnection, why: why.clone(), waited_ms: 0.0 },
+                is_late: false,
+                tls: self.options.tls,
+            }));
             samples.sort_by(|a, b| a.address.cmp(&b.address));
             Round { samples, gone }
         })

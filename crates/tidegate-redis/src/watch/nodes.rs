@@ -5,20 +5,20 @@ use redis::Value;
 use crate::connect::{Host, Mode, RedisOptions, RedisResult, connect_for_waiting, master};
 use crate::members::members;
 
-/// The servers that are there now; `None` when nobody tells. Ends within a few times the patience of `options`.
-pub(crate) async fn found(options: &RedisOptions) -> Option<Vec<Host>> {
+/// The servers that are there now; an error when nobody tells. Ends within a few times the patience of `options`.
+pub(crate) async fn found(options: &RedisOptions) -> RedisResult<Vec<Host>> {
     match &options.mode {
-        Mode::Standalone(host) => Some(vec![host.clone()]),
-        Mode::Sentinel { .. } => under_sentinel(options).await.ok(),
+        Mode::Standalone(host) => Ok(vec![host.clone()]),
+        Mode::Sentinel { .. } => under_sentinel(options).await,
         Mode::Cluster(hosts) => {
             for host in hosts {
                 if let Ok(nodes) = of_cluster(options, host).await
                     && !nodes.is_empty()
                 {
-                    return Some(nodes);
+                    return Ok(nodes);
                 }
             }
-            None
+            Err((redis::ErrorKind::Client, "no node of the Cluster tells of the others").into())
         }
     }
 }

@@ -78,3 +78,15 @@ async fn a_set_under_sentinel_is_watched_with_its_replicas() {
     let roles: Vec<_> = watching.judge.memory().filter_map(|memory| memory.role).collect();
     assert!(roles.len() >= 2 && roles.iter().filter(|role| **role == "master").count() == 1, "{roles:?}");
 }
+
+/// Sentinels that are away, or that name nobody, are no reason for silence.
+#[tokio::test]
+async fn a_set_that_no_sentinel_names_is_told() {
+    let set = Sentinel::start(Engine::default());
+    let nobodys = set.url().replace("/shop/", "/nobodys/");
+    for url in ["redis-sentinel://127.0.0.1:1/shop".to_owned(), nobodys] {
+        let mut watching = Watching::new(&url, short(Purpose::State));
+        let finding = watching.told(Rule::BlockedServer, || {}).await;
+        assert!(finding.address.starts_with("127.0.0.1:"), "{finding:#?}");
+    }
+}

@@ -93,7 +93,7 @@ pub(crate) struct NotComparedShape<'a> {
 
 /// A difference or a broken invariant.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Finding)]
+#[schema(as = Difference)]
 pub(crate) struct FindingShape<'a> {
     #[schema(example = "I9")]
     invariant: &'a str,

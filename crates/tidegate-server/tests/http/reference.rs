@@ -119,3 +119,20 @@ fn every_event_is_told_of() {
         assert!(page.contains(&format!("| `{name}` |")), "{name}");
     }
 }
+
+/// Two shapes of one name would hide one another.
+#[test]
+fn findings_of_the_watch_and_differences_of_a_reconciliation_are_described_each() {
+    let document: Value = serde_json::from_str(&tidegate_server::openapi_json()).expect("JSON");
+    let items = |schema: &str, list: &str| {
+        let list = &document["components"]["schemas"][schema]["properties"][list];
+        let name = list["items"]["$ref"].as_str().expect("a reference").rsplit('/').next().expect("a name");
+        let properties = document["components"]["schemas"][name]["properties"].as_object().expect("properties");
+        properties.keys().cloned().collect::<Vec<_>>()
+    };
+    let of_watch = items("FindingPage", "items");
+    for field in ["id", "rule", "severity", "evidence", "next_command"] {
+        assert!(of_watch.iter().any(|there| there == field), "{field}: {of_watch:?}");
+    }
+    assert_eq!(items("Reconciliation", "findings"), ["detail", "invariant"]);
+}

@@ -217,7 +217,8 @@ async fn restored(
     keeper: Option<Arc<dyn StateKeeper>>,
     sinks: Vec<Arc<dyn AlertSink>>,
 ) -> Result<(Judge, Post)> {
-    let bad = |e: String| Error::Configuration(format!("the state of the watch cannot be read: {e}"));
+    let place = keeper.as_ref().map_or_else(String::new, |keeper| keeper.place());
+    let bad = |e: String| Error::Configuration(format!("the state of the watch cannot be read ({place}): {e}"));
     let text = match keeper {
         Some(keeper) => blocking(move || keeper.load()).await.map_err(|e| bad(e.to_string()))?,
         None => None,
@@ -226,7 +227,7 @@ async fn restored(
         let post = Post::restore(sinks, Value::Null).map_err(|e| bad(e.to_string()))?;
         return Ok((Judge::new(settings), post));
     };
-    let judge = Judge::restore(settings, &text).map_err(|e| Error::Configuration(e.to_string()))?;
+    let judge = Judge::restore(settings, &text).map_err(|e| Error::Configuration(format!("{place}: {e}")))?;
     // An older Tidegate kept none.
     let kept = serde_json::from_str::<Map<String, Value>>(&text).ok().and_then(|mut all| all.remove(ALERTS));
     let post = Post::restore(sinks, kept.unwrap_or_default())

@@ -17,6 +17,19 @@ pub trait StateKeeper: Send + Sync + 'static {
     /// # Errors
     /// It cannot be written; the last is still there.
     fn save(&self, text: &str) -> io::Result<()>;
+
+    /// Where it is kept, for whoever has to look at it.
+    fn place(&self) -> String {
+        "the kept state".to_owned()
+    }
+
+    /// Keeps a text that cannot be used elsewhere, for a look at it, so that the next begins anew; where.
+    ///
+    /// # Errors
+    /// It cannot, and is where it was.
+    fn set_aside(&self) -> io::Result<String> {
+        Err(io::Error::other("it is kept in no file"))
+    }
 }
 
 /// A file. A new text is written beside it and takes its place at once.
@@ -30,9 +43,9 @@ impl StateFile {
         Self(path.as_ref().to_owned())
     }
 
-    fn beside(&self) -> PathBuf {
+    fn beside(&self, ending: &str) -> PathBuf {
         let mut name = self.0.file_name().unwrap_or_default().to_owned();
-        name.push(".new");
+        name.push(ending);
         self.0.with_file_name(name)
     }
 }
@@ -47,10 +60,20 @@ impl StateKeeper for StateFile {
     }
 
     fn save(&self, text: &str) -> io::Result<()> {
-        let beside = self.beside();
+        let beside = self.beside(".new");
         let mut file = fs::File::create(&beside)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&beside, &self.0)
+    }
+
+    fn place(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    fn set_aside(&self) -> io::Result<String> {
+        let damaged = self.beside(".damaged");
+        fs::rename(&self.0, &damaged)?;
+        Ok(damaged.display().to_string())
     }
 }

@@ -75,10 +75,14 @@ fn slowest(view: &View) -> Option<(String, u64)> {
     online.filter_map(|replica| Some((replica.address, replica.lag?))).max_by_key(|(_, lag)| *lag)
 }
 
+/// A master that has nothing to say says so every ten seconds (`repl-ping-replica-period`): a replica's silence counts from there on.
+const PING_S: u64 = 10;
+
 pub(in super::super) fn lag(view: &View) -> Measure {
     match view.info.is_replica() {
         Some(true) if view.info.text("master_link_status") == Some("up") => {
-            view.info.number("master_last_io_seconds_ago").map_or(WELL, |seconds| Measure::Level(seconds as f64))
+            let silent = view.info.number("master_last_io_seconds_ago");
+            silent.map_or(WELL, |seconds| Measure::Level(seconds.saturating_sub(PING_S) as f64))
         }
         // Said by `replica-down`.
         Some(true) => WELL,
@@ -89,9 +93,10 @@ pub(in super::super) fn lag(view: &View) -> Measure {
 
 pub(in super::super) fn tell_lag(view: &View, level: f64) -> Told {
     if view.info.is_replica() == Some(true) {
-        let cause = format!("this replica has heard nothing of its master for {level:.0} s, though their link is up");
+        let silent = level + PING_S as f64;
+        let cause = format!("this replica has heard nothing of its master for {silent:.0} s, though their link is up");
         return Told::new(Severity::Warning, cause)
-            .with("seconds", Some(level))
+            .with("seconds", Some(silent))
             .with("master", view.info.text("master_host"))
             .next(
                 view.cli("INFO replication"),

@@ -312,8 +312,16 @@ fn replicas() {
     ]);
     assert!(only(&scene.looks(3), Rule::ReplicaDown).cause.contains("10.0.0.7:6379"));
     let mut scene = Scene::new(Purpose::State);
-    scene.set(&[("role", "slave"), ("master_link_status", "up"), ("master_last_io_seconds_ago", "25")]);
-    assert_eq!(opened(&scene.looks(3)), [Rule::ReplicaLag]);
+    // With nothing to copy a master pings every ten seconds.
+    for silent in ["9", "10", "11", "12"] {
+        scene.set(&[("role", "slave"), ("master_link_status", "up"), ("master_last_io_seconds_ago", silent)]);
+        assert!(scene.looks(5).is_empty(), "{silent}");
+    }
+    scene.set(&[("master_last_io_seconds_ago", "25")]);
+    let finding = only(&scene.looks(3), Rule::ReplicaLag);
+    assert!(finding.evidence["seconds"] == 25.0 && finding.cause.contains("for 25 s"), "{finding:#?}");
+    scene.set(&[("master_last_io_seconds_ago", "11")]);
+    assert_eq!(closed(&scene.looks(40)), [Rule::ReplicaLag]);
 }
 
 #[test]
