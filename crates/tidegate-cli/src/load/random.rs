@@ -48,9 +48,47 @@ impl Random {
     }
 }
 
+/// Ranks drawn by Zipf's law with exponent 1: the n-th, counted from 1, comes 1/n as often as the first.
+#[derive(Debug, Clone)]
+pub struct Zipf {
+    /// For each rank the sum of the weights up to it.
+    sums: Vec<f64>,
+}
+
+impl Zipf {
+    /// Of so many ranks; at least one.
+    #[must_use]
+    pub fn new(ranks: usize) -> Self {
+        let weights = (1..=ranks.max(1)).map(|rank| 1.0 / rank as f64);
+        let sum = |sum: &mut f64, weight: f64| {
+            *sum += weight;
+            Some(*sum)
+        };
+        Self { sums: weights.scan(0.0, sum).collect() }
+    }
+
+    /// A rank, counted from 0.
+    pub fn draw(&self, random: &mut Random) -> usize {
+        let last = self.sums.len() - 1;
+        let at = random.unit() * self.sums[last];
+        self.sums.partition_point(|sum| *sum <= at).min(last)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_rank_is_drawn_as_often_as_zipfs_law_says() {
+        let (zipf, mut random) = (Zipf::new(100), Random::of(3, 1));
+        let mut drawn = [0_u32; 100];
+        (0..100_000).for_each(|_| drawn[zipf.draw(&mut random)] += 1);
+        // 1 of 5.187, the sum of the first hundred weights.
+        assert!((18_500..20_100).contains(&drawn[0]), "{}", drawn[0]);
+        assert!((9_000..10_300).contains(&drawn[1]) && drawn[99] > 100, "{drawn:?}");
+        assert_eq!(Zipf::new(0).draw(&mut random), 0);
+    }
 
     #[test]
     fn a_seed_means_the_same_for_ever() {

@@ -18,7 +18,7 @@ use super::child::NoRow;
 use super::{Bench, broken};
 use crate::commands::bench::line::Line;
 use crate::failure::{Failure, Result};
-use crate::load::random::Random;
+use crate::load::random::{Random, Zipf};
 use crate::load::record::Percentiles;
 use crate::runtime;
 
@@ -233,18 +233,10 @@ async fn counted_batches(
     Ok(times.map(Times::new))
 }
 
-/// Places of keys, drawn by Zipf's law with exponent 1.
+/// Places of keys, drawn by Zipf's law.
 fn drawn() -> Vec<usize> {
-    let mut sum = 0.0;
-    let sums: Vec<f64> = (1..=DRAWN)
-        .map(|rank| {
-            sum += 1.0 / rank as f64;
-            sum
-        })
-        .collect();
-    let mut random = Random::of(7, 1);
-    let draws = std::iter::repeat_with(|| random.unit() * sum).take(20 * DRAWN);
-    draws.map(|at| sums.partition_point(|sum| *sum <= at).min(DRAWN - 1)).collect()
+    let (zipf, mut random) = (Zipf::new(DRAWN), Random::of(7, 1));
+    std::iter::repeat_with(|| zipf.draw(&mut random)).take(20 * DRAWN).collect()
 }
 
 /// Entries in Redis, and how to read them without the cache.

@@ -13,7 +13,7 @@ use super::process::now_us;
 use super::{Bench, broken};
 use crate::commands::bench::line::Line;
 use crate::failure::Result;
-use crate::load::random::Random;
+use crate::load::random::{Random, Zipf};
 use crate::{output, runtime};
 
 const KEYS: usize = 1_000;
@@ -132,19 +132,12 @@ async fn fill(bench: &Bench<'_>, tally: &Arc<Tally>) -> Result {
 
 /// Reads by Zipf's law with exponent 1, for ever, and never waits for an answer before it asks on.
 async fn read(cache: Cache<u64, u64>, seed: u64, tally: Arc<Tally>) {
-    let mut sum = 0.0;
-    let sums: Vec<f64> = (1..=KEYS)
-        .map(|rank| {
-            sum += 1.0 / rank as f64;
-            sum
-        })
-        .collect();
+    let zipf = Zipf::new(KEYS);
     let (mut random, mut tick) = (Random::of(7, seed), tokio::time::interval(TICK));
     loop {
         tick.tick().await;
         for _ in 0..A_TICK {
-            let at = random.unit() * sum;
-            let key = sums.partition_point(|sum| *sum <= at) as u64;
+            let key = zipf.draw(&mut random) as u64;
             let (cache, tally) = (cache.clone(), Arc::clone(&tally));
             tokio::spawn(async move {
                 let hit = cache.get(&key).await.is_ok_and(|read| read.source != Source::Load);
