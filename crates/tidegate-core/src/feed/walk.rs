@@ -17,6 +17,8 @@ use crate::Millis;
 
 /// Most sets that are read in one round of a walk from the oldest on: nothing tells there who begins.
 const OLDEST_ROUND: usize = 512;
+/// Of each author at least one entry in so many of those that are wanted at first.
+const LEAST_PART: usize = 4;
 
 /// A part of an author's set to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -201,6 +203,9 @@ impl<A: Copy + Ord> Walk<A> {
 
     /// Parts that may hold one of the entries that are missing: of the nearest authors as many as are missing, but none
     /// beyond the entry that would be the last of them already.
+    ///
+    /// Each head that was passed in the round is an entry before all of the authors behind it, so that of each of these fewer
+    /// are asked for: about half of all. Some more than needed come where entries come to nothing, or heads are too new.
     fn round(&mut self) -> Vec<Want<A>> {
         let missing = self.missing.max(1);
         let last = self.last_of(missing);
@@ -209,6 +214,7 @@ impl<A: Copy + Ord> Walk<A> {
             Order::Oldest => missing.max(OLDEST_ROUND),
         };
         let mut wants = Vec::new();
+        let mut passed = 0;
         while wants.len() < most {
             let Some((is_head, beyond)) = self.head_is_next() else { break };
             let too_far = |last: &Place| match self.order {
@@ -223,7 +229,12 @@ impl<A: Copy + Ord> Walk<A> {
             } else {
                 self.frontiers.pop().expect("it was just seen").author
             };
-            wants.push(Want { author, beyond, max: self.chunk });
+            let max = self.chunk.saturating_sub(passed).max(self.chunk.div_ceil(LEAST_PART));
+            // Of a head before the walk's beginning nobody knows what there is behind that.
+            if is_head && self.order == Order::Newest && beyond < self.begin {
+                passed += 1;
+            }
+            wants.push(Want { author, beyond, max });
         }
         self.asked = wants.len();
         wants

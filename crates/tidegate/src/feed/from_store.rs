@@ -1,10 +1,8 @@
 //! Pages of what the store has, by what this process knows of authors in short.
 
-use std::pin::pin;
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
-use futures_util::future::{join, try_join_all};
+use futures_util::future::try_join_all;
 use tidegate_backend::feed::{MAX_FEED_READS, MAX_PART, Reads, RootRead, SetRead};
 use tidegate_core::feed::change::is_beyond;
 use tidegate_core::feed::scope::recent;
@@ -290,38 +288,19 @@ impl<'a> FromStore<'a> {
         Ok(())
     }
 
-    /// Posts, in order, and the reposts of those that were shown again. What this process has is there at once, and says which of
-    /// them were; else the reposts of all are asked for while the posts are on their way: one wait instead of two.
+    /// Posts, in order, and the reposts of those that were shown again: which of them were is known once they are there. (To ask
+    /// for those of all meanwhile costs every page more than the wait costs those that have reposts.)
     async fn posts_and_reposts(
         &mut self,
         roots: &[PostId],
         listed: &[bool],
     ) -> Result<(Vec<Post>, Map<PostId, Vec<Repost>>), Stop> {
-        let feed = self.feed;
-        let mut reading = pin!(posts::get_many(&feed.posts, roots));
-        let (reads, early) = match reading.as_mut().now_or_never() {
-            Some(reads) => (reads?, None),
-            None => {
-                self.cost.rounds += 1;
-                let (reads, early) = join(reading, feed.ask_reposts(roots)).await;
-                (reads?, Some(early?))
-            }
-        };
+        let reads = posts::get_many(&self.feed.posts, roots).await?;
         let posts = self.posts(roots, listed, reads).await?;
-        let is_again = |post: &Post| post.as_ref().is_some_and(|post| post.reposts > 0);
-        let again: Vec<usize> = (0..roots.len()).filter(|at| is_again(&posts[*at])).collect();
-        if again.is_empty() {
-            return Ok((posts, Map::default()));
-        }
-        let some: Vec<PostId> = again.iter().map(|at| roots[*at].clone()).collect();
-        let found = match early {
-            Some(mut early) => again.iter().map(|at| early[*at].take()).collect(),
-            None => {
-                self.cost.rounds += 1;
-                feed.ask_reposts(&some).await?
-            }
-        };
-        let reposts = self.reposts(&some, found).await?;
+        let shown_again =
+            |(root, post): (&PostId, &Post)| post.as_ref().is_some_and(|post| post.reposts > 0).then(|| root.clone());
+        let shown_again: Vec<PostId> = roots.iter().zip(&posts).filter_map(shown_again).collect();
+        let reposts = if shown_again.is_empty() { Map::default() } else { self.reposts(&shown_again).await? };
         Ok((posts, reposts))
     }
 
@@ -349,13 +328,11 @@ impl<'a> FromStore<'a> {
         Ok(found)
     }
 
-    /// Reposts of roots, by those in the circle at least; `found`: what the store has of them.
-    async fn reposts(
-        &mut self,
-        roots: &[PostId],
-        found: Vec<Option<Reposts>>,
-    ) -> Result<Map<PostId, Vec<Repost>>, Stop> {
+    /// Reposts of roots, by those in the circle at least.
+    async fn reposts(&mut self, roots: &[PostId]) -> Result<Map<PostId, Vec<Repost>>, Stop> {
         let feed = self.feed;
+        self.cost.rounds += 1;
+        let found = feed.ask_reposts(roots).await?;
         let mut all = Map::default();
         let mut many = Vec::new();
         let mut missing = Vec::new();
