@@ -14,6 +14,8 @@ const GLANCE: Duration = Duration::from_millis(2);
 struct Faults {
     target: AtomicU16,
     delay_ms: AtomicU64,
+    requests_to_hold: AtomicUsize,
+    hold_ms: AtomicU64,
     silent: AtomicBool,
     refusing: AtomicBool,
     replies_to_cut: AtomicUsize,
@@ -59,6 +61,13 @@ impl Proxy {
     /// Holds back what servers answer by this long.
     pub fn delay(&self, by: Duration) {
         self.faults.delay_ms.store(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+
+    /// Holds back by this long the next `count` pieces that clients send, and what they send after each on its connection; all
+    /// of it reaches the server, even if the client has gone away meanwhile. Other connections are as quick as ever.
+    pub fn hold_requests(&self, count: usize, by: Duration) {
+        self.faults.hold_ms.store(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
+        self.faults.requests_to_hold.store(count, Ordering::SeqCst);
     }
 
     /// Whether bytes vanish in both directions while connections stay open: a network that drops packets.
@@ -141,6 +150,9 @@ fn forward(mut from: TcpStream, mut to: TcpStream, faults: &Faults, replies: boo
             continue;
         }
         let cut = |n: usize| n.checked_sub(1);
+        if !replies && faults.requests_to_hold.fetch_update(Ordering::SeqCst, Ordering::SeqCst, cut).is_ok() {
+            thread::sleep(Duration::from_millis(faults.hold_ms.load(Ordering::SeqCst)));
+        }
         if replies && faults.replies_to_cut.fetch_update(Ordering::SeqCst, Ordering::SeqCst, cut).is_ok() {
             break;
         }

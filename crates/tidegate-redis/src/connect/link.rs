@@ -104,6 +104,41 @@ impl Link {
     }
 }
 
+/// A connection as its server knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seat {
+    /// The life of the server.
+    run_id: String,
+    /// The number that the server gave the connection.
+    number: i64,
+}
+
+impl Link {
+    /// Who it is to its server; `None`: that does not tell, or there are several.
+    pub(super) async fn seat(&self) -> Option<Seat> {
+        let mut connection = self.to_one()?;
+        let mut both = Pipeline::with_capacity(2);
+        both.cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
+        let told: RedisResult<(i64, String)> = both.query_async(&mut connection).await;
+        let (number, info) = told.inspect_err(|e| tracing::debug!(error = %e, "a connection without a number")).ok()?;
+        Some(Seat { run_id: super::run_id(&info)?.to_owned(), number })
+    }
+
+    /// Has its server end the connection that this one replaces, `present` being its own: what was sent on that and has not
+    /// arrived is carried out no more. A server that was started again has none of it.
+    pub(super) async fn replace(&self, before: &Seat, present: &Seat) {
+        let Some(mut connection) = self.to_one().filter(|_| before.run_id == present.run_id && before != present) else {
+            return;
+        };
+        let mut kill = redis::cmd("CLIENT");
+        kill.arg("KILL").arg("ID").arg(before.number);
+        let ended: RedisResult<i64> = kill.query_async(&mut connection).await;
+        if let Err(e) = ended {
+            tracing::debug!(error = %e, "what was sent on the connection before may still be carried out");
+        }
+    }
+}
+
 /// A master of a Cluster, and a slot it holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Master {

@@ -21,7 +21,7 @@ mod trust;
 mod watchdog;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use redis::{Cmd, Value};
@@ -119,6 +119,8 @@ pub(crate) struct Shared {
     /// Who uses the name here; no server under which it is another's is used.
     owner: OnceLock<Owner>,
     link: ArcSwapOption<Link>,
+    /// What the newest connection is to its server.
+    seat: Mutex<Option<link::Seat>>,
     /// Why it is not up, empty while it is.
     trouble: ArcSwap<String>,
     failing: Failing,
@@ -152,6 +154,7 @@ impl Connector {
             counter: OnceLock::new(),
             owner: OnceLock::new(),
             link: ArcSwapOption::empty(),
+            seat: Mutex::default(),
             trouble: ArcSwap::from_pointee("not connected yet".to_owned()),
             failing: Failing::default(),
             epoch: watch::Sender::new(0),
@@ -427,12 +430,26 @@ impl Shared {
                 answer => drop(answer.map_err(failed)?),
             }
         }
+        self.take_the_seat(&link).await;
         self.failing.clear();
         self.number.fetch_add(1, Ordering::AcqRel);
         self.link.store(Some(Arc::new(link)));
         self.set_trouble(String::new());
         self.epoch.send_modify(|epoch| *epoch += 1);
         Ok(())
+    }
+}
+
+impl Shared {
+    /// Ends the connection before at the server, before anything is sent on the new one: a question that is still on its way
+    /// there must not come after what was said since, as a lock's after its giving back.
+    async fn take_the_seat(&self, link: &Link) {
+        let Some(present) = link.seat().await else { return };
+        let seat = || self.seat.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = seat().replace(present.clone());
+        if let Some(before) = before {
+            link.replace(&before, &present).await;
+        }
     }
 }
 

@@ -181,6 +181,28 @@ async fn what_could_not_be_given_back_is_given_back_later() {
     back("a grant that nobody heard of").await;
 }
 
+/// A question is still on its way when its connection is given up; asked again on the next, the lock is granted and given
+/// back. The first question, once it arrives, must not take it for somebody who is done with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_that_arrives_after_its_caller_is_done_takes_nothing() {
+    let redis = Redis::start();
+    let proxy = Proxy::start(redis.port());
+    let locks = open(&format!("redis://127.0.0.1:{}", proxy.port())).await;
+    locks.acquire("warm", ask()).await.unwrap().release().await.unwrap();
+    let held_for = 6 * SECOND;
+    proxy.hold_requests(1, held_for);
+    let began = Instant::now();
+    let hour = tidegate::lock::Ask::new(3_600 * SECOND).wait(20 * SECOND);
+    let guard = locks.acquire("late", hour).await.unwrap();
+    assert!(began.elapsed() > SECOND && began.elapsed() < held_for, "on another connection: {:?}", began.elapsed());
+    assert!(guard.release().await.unwrap());
+    assert_eq!(keys(&redis), 0);
+    tokio::time::sleep((held_for + SECOND).saturating_sub(began.elapsed())).await;
+    assert_eq!(keys(&redis), 0, "what was on its way took the lock");
+    // Nothing of it is left in the way of the next.
+    locks.acquire("late", ask()).await.unwrap().release().await.unwrap();
+}
+
 /// L4: the server is busy with somebody's script for longer than a renewal's turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l4_a_busy_server_is_asked_again_until_the_deadline() {
