@@ -127,7 +127,8 @@ impl Link {
     /// Has its server end the connection that this one replaces, `present` being its own: what was sent on that and has not
     /// arrived is carried out no more. A server that was started again has none of it.
     pub(super) async fn replace(&self, before: &Seat, present: &Seat) {
-        let Some(mut connection) = self.to_one().filter(|_| before.run_id == present.run_id && before != present) else {
+        let Some(mut connection) = self.to_one().filter(|_| before.run_id == present.run_id && before != present)
+        else {
             return;
         };
         let mut kill = redis::cmd("CLIENT");

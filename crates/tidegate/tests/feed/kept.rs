@@ -182,6 +182,30 @@ async fn a_root_that_thousands_show_is_one_item_soon() {
     assert!(took.as_secs() < 10, "{took:?}");
 }
 
+/// A process changes an author's posts before it has heard what another changed: it hears that later, and of an older version
+/// than its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_did_before_an_own_change_is_not_missed() {
+    let world = World::new(2, exact());
+    world.follow("me", "ann").await;
+    for n in 0..9 {
+        world.text("ann", &format!("p{n}"), 1_000 * n).await;
+    }
+    let first = ask("me", 5);
+    for n in 0..5 {
+        let (kept, made) = (world.feed().page(&first).await.unwrap(), world.feed().stats().made);
+        assert_eq!(world.feed().page(&first).await.unwrap(), kept);
+        assert_eq!(world.feed().stats().made, made, "it is kept");
+        let between = format!("between-{n}");
+        let new = text("ann", &between, world.now().plus(-500 + n));
+        assert!(matches!(world.nodes[1].feed.publish(new).await.unwrap(), Published::New(_)));
+        // It is on no page, and no walk came to it.
+        assert!(world.feed().delete(post(&format!("p{}", 8 - n / 2))).await.is_ok());
+        let page = world.feed().page(&first).await.unwrap();
+        assert!(page.items.iter().any(|item| item.root.id == post(&between)), "round {n}: {:?}", shown(&page));
+    }
+}
+
 /// A name that was asked for before it was published.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cached_absence_hides_no_new_post() {

@@ -9,6 +9,9 @@ use tidegate_core::feed::{Change, Subject, Version, What};
 use super::log::Happened;
 use super::{Mirror, NO_OLDEST, NONE, State, UNKNOWN};
 
+/// Own changes that the news have still to tell.
+const MAX_OWN: usize = 65_536;
+
 impl Mirror {
     /// Takes the news.
     pub(in crate::feed) fn take(&self, news: &News) {
@@ -45,12 +48,10 @@ impl Mirror {
             (Subject::Author(author), EventKind::Posts { added, removed, touched }) => {
                 let number = state.numbers.get(author).copied();
                 if let Some(number) = number {
-                    let at = number as usize;
-                    state.advance(at, event, *added, *removed, own);
-                    if state.logged[at] >= event.version {
+                    state.advance(number as usize, event, *added, *removed, own);
+                    if state.was_logged(number, event.version, own.is_some()) {
                         return;
                     }
-                    state.logged[at] = event.version;
                 }
                 let (added, touched) = (added.map(|(newest, _)| newest), touched.as_slice().into());
                 state.log.push(Happened::Posts { author: number, added, removed: *removed, touched }, now);
@@ -64,8 +65,7 @@ impl Mirror {
                     state.version[at] = event.version;
                     state.newest[at] = UNKNOWN;
                 }
-                if state.logged[at] < event.version {
-                    state.logged[at] = event.version;
+                if !state.was_logged(number, event.version, own.is_some()) {
                     state.log.push(Happened::Floor(number), now);
                 }
             }
@@ -84,6 +84,21 @@ impl Mirror {
 }
 
 impl State {
+    /// Whether a change of an author's posts is in the log already: it is this process' own, and now the news tell it. Nothing
+    /// else is left out, least of all because of a newer version: of what others changed before an own change, the news may be
+    /// heard after that.
+    fn was_logged(&mut self, author: u32, version: Version, is_own: bool) -> bool {
+        if !is_own {
+            return self.own.remove(&(author, version));
+        }
+        if self.own.len() >= MAX_OWN {
+            // Those are told twice: pages are made anew for nothing.
+            self.own.clear();
+        }
+        self.own.insert((author, version));
+        false
+    }
+
     /// Posts of an author changed.
     fn advance(
         &mut self,

@@ -15,7 +15,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use quick_cache::sync::Cache;
 use tidegate_core::feed::{End, Head, Order, UserId, Version};
-use tidegate_core::{Map, Millis};
+use tidegate_core::{Map, Millis, Set};
 
 use super::health::Ticks;
 use log::Log;
@@ -62,8 +62,8 @@ struct State {
     oldest: Vec<i64>,
     /// The version of the head, or a floor if he is unknown.
     version: Vec<Version>,
-    /// The newest version that was in the log.
-    logged: Vec<Version>,
+    /// Changes of authors' posts by this process that are in the log: the news will tell them once more.
+    own: Set<(u32, Version)>,
     /// The newest version of his ties that was heard of.
     ties: Vec<Version>,
     log: Log,
@@ -99,7 +99,6 @@ impl State {
         self.newest.push(UNKNOWN);
         self.oldest.push(NO_OLDEST);
         self.version.push(0);
-        self.logged.push(0);
         self.ties.push(0);
         number
     }
