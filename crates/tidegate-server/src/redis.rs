@@ -92,6 +92,11 @@ impl Redis {
         Ok(report)
     }
 
+    /// Whether there can be a look at big keys by `route`, as far as that is known at once.
+    pub(crate) async fn allow(&self, route: Route) -> tidegate::Result<()> {
+        big_keys::allow(&self.urls, self.authority.as_deref(), route).await
+    }
+
     /// Begins a look at big keys, which ends at `stopped`; `None`: one is under way.
     pub(crate) fn begin(&self, route: Route, top: usize, stopped: watch::Receiver<bool>) -> Option<Uuid> {
         let id = Uuid::now_v7();

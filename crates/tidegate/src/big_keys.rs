@@ -14,8 +14,8 @@ use crate::{Error, Result};
 /// Looks at every key of what `url` names: `redis://`, `rediss://`, `redis-sentinel://`, `redis-cluster://`.
 ///
 /// # Errors
-/// [`Error::Configuration`]: the URL is wrong, or the server does not let us in. [`Error::Index`]: a server does not answer, or gives
-/// no snapshot where nothing else was asked for; the text says what to do.
+/// [`Error::Configuration`]: the URL is wrong, the server does not let us in or has no such route. [`Error::Redis`]: a server does not
+/// answer, or gives no snapshot where nothing else was asked for; the text says what to do.
 pub async fn look(url: &str, options: &BigKeysOptions) -> Result<Report> {
     look_at_all(&[url.to_owned()], None, options).await
 }
@@ -26,6 +26,15 @@ pub async fn look(url: &str, options: &BigKeysOptions) -> Result<Report> {
 /// As [`look`], for the first of them that cannot be looked at.
 pub async fn look_at_all(urls: &[String], authority: Option<&[u8]>, options: &BigKeysOptions) -> Result<Report> {
     tidegate_redis::bigkeys::big_keys_of(&servers(urls, authority)?, options).await.map_err(failed)
+}
+
+/// Whether what `urls` name can be looked at by `route`, as far as that is known at once: [`Route::KeySizes`] needs servers that keep
+/// such sizes.
+///
+/// # Errors
+/// As [`look`].
+pub async fn allow(urls: &[String], authority: Option<&[u8]>, route: Route) -> Result<()> {
+    tidegate_redis::bigkeys::allow(&servers(urls, authority)?, route).await.map_err(failed)
 }
 
 /// What `urls` name, with the authority that TLS trusts.
@@ -44,6 +53,6 @@ pub(crate) fn servers(urls: &[String], authority: Option<&[u8]>) -> Result<Vec<t
 pub(crate) fn failed(e: tidegate_backend::Error) -> Error {
     match e.kind() {
         ErrorKind::Configuration => Error::Configuration(e.to_string()),
-        _ => Error::Index(e.to_string()),
+        _ => Error::Redis(e.to_string()),
     }
 }

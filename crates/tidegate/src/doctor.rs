@@ -38,7 +38,7 @@ pub struct Examined {
 /// `redis-cluster://` (every server of it). It asks, and changes nothing.
 ///
 /// # Errors
-/// [`Error::Configuration`](crate::Error::Configuration): the URL is wrong, or the server does not let us in. [`Error::Index`](crate::Error::Index): a server alone, or every server of a
+/// [`Error::Configuration`](crate::Error::Configuration): the URL is wrong, or the server does not let us in. [`Error::Redis`](crate::Error::Redis): a server alone, or every server of a
 /// set, does not answer, or stops answering meanwhile.
 pub async fn look(url: &str, role: Purpose) -> Result<Examined> {
     let options = RedisOptions::parse(url).map_err(failed)?;

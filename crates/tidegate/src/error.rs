@@ -27,6 +27,8 @@ pub enum Error {
     BadCursor,
     /// The ledger's rows contradict each other, or one row cannot be written; an operator must look.
     Broken(String),
+    /// A Redis or Valkey that is to be looked at does not answer, or not as it should.
+    Redis(String),
     /// The options and the store do not fit, or another process owns the store.
     Configuration(String),
 }
@@ -38,7 +40,10 @@ impl Error {
     /// Whether the same call may succeed later without any change.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::Overloaded | Error::LedgerUnavailable(_) | Error::Index(_) | Error::Stopping)
+        matches!(
+            self,
+            Error::Overloaded | Error::LedgerUnavailable(_) | Error::Index(_) | Error::Redis(_) | Error::Stopping
+        )
     }
 
     /// A failure of the deadline index; every other failure of a back end is the ledger's.
@@ -80,7 +85,7 @@ impl fmt::Display for Error {
                 f,
                 "the ledger is damaged: {why}; reconcile tells what still holds; if it does not open, restore a backup"
             ),
-            Error::Configuration(why) => f.write_str(why),
+            Error::Redis(why) | Error::Configuration(why) => f.write_str(why),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::{Result, big_keys};
 /// servers count, else it is answered at once.
 ///
 /// # Errors
-/// [`Error::Configuration`](crate::Error::Configuration): the URL is wrong, or a server does not let us in. [`Error::Index`](crate::Error::Index): a server does not answer; the text says
+/// [`Error::Configuration`](crate::Error::Configuration): the URL is wrong, or a server does not let us in. [`Error::Redis`](crate::Error::Redis): a server does not answer; the text says
 /// what to do.
 pub async fn look(url: &str, options: &HotKeysOptions) -> Result<Report> {
     look_at_all(&[url.to_owned()], None, options).await

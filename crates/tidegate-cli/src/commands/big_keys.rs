@@ -80,7 +80,7 @@ pub fn run(args: Args) -> Result {
 
 fn failed(e: tidegate::Error, url: &str) -> Failure {
     match e {
-        tidegate::Error::Index(why) => Failure::Unreachable(format!("{}: {why}", value::without_password(url))),
+        tidegate::Error::Redis(why) => Failure::Unreachable(format!("{}: {why}", value::without_password(url))),
         other => other.into(),
     }
 }
@@ -88,11 +88,6 @@ fn failed(e: tidegate::Error, url: &str) -> Failure {
 fn tell(progress: &Progress) {
     let (scanned, total, sum) = progress.seen();
     output::note(format!("{scanned} of about {total} keys, {}", bytes(sum)));
-}
-
-/// What all keys take, where that was asked.
-fn sum_of(report: &Report) -> Option<u64> {
-    (report.route != "keysizes").then_some(report.bytes)
 }
 
 /// How many keys have which size, a line a bin.
@@ -130,14 +125,17 @@ fn words(report: &Report) -> String {
             key.encoding.clone().unwrap_or_else(unknown),
             key.elements.map_or_else(unknown, |elements| elements.to_string()),
             key.ttl_ms.map_or_else(String::new, |ms| format!("{} s", ms / 1_000)),
-            format!("{:.1} ms", key.delete_blocks_ms()),
+            key.delete_blocks_ms().map_or_else(unknown, |ms| format!("{ms:.1} ms")),
             if key.database == 0 { short(&key.name) } else { format!("{} (db {})", short(&key.name), key.database) },
             key.purpose.unwrap_or_default().to_owned(),
         ]
     }));
     let sums = |head: &str, of: Vec<(String, Sum)>| {
         let mut rows = vec![[head, "keys", "bytes"].map(str::to_owned).to_vec()];
-        rows.extend(of.into_iter().map(|(name, sum)| vec![name, sum.keys.to_string(), bytes(sum.bytes)]));
+        rows.extend(
+            of.into_iter()
+                .map(|(name, sum)| vec![name, sum.keys.to_string(), sum.known_bytes().map_or_else(unknown, bytes)]),
+        );
         output::table(&rows)
     };
     let kinds = report.kinds.iter().map(|(kind, sum)| (kind.name().to_owned(), *sum)).collect();
@@ -159,7 +157,7 @@ fn words(report: &Report) -> String {
         report.scanned,
         report.total,
         report.confidence * 100.0,
-        sum_of(report).map_or_else(unknown, bytes),
+        report.known_bytes().map_or_else(unknown, bytes),
         report.route
     ));
     if let Some(ms) = report.fork_pause_ms {

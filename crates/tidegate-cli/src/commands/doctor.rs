@@ -64,7 +64,7 @@ async fn look(args: &Args, role: Purpose) -> Result<Examined> {
 
 fn failed(e: tidegate::Error, url: &str) -> Failure {
     match e {
-        tidegate::Error::Index(why) => Failure::Unreachable(format!("{}: {why}", value::without_password(url))),
+        tidegate::Error::Redis(why) => Failure::Unreachable(format!("{}: {why}", value::without_password(url))),
         other => other.into(),
     }
 }

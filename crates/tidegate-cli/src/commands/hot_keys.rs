@@ -32,7 +32,7 @@ pub fn run(args: Args) -> Result {
     let top = usize::try_from(args.top).unwrap_or(MAX_TOP);
     let options = HotKeysOptions { seconds: args.seconds, top };
     let failed = |e: tidegate::Error| match e {
-        tidegate::Error::Index(why) => Failure::Unreachable(format!("{}: {why}", value::without_password(&args.redis))),
+        tidegate::Error::Redis(why) => Failure::Unreachable(format!("{}: {why}", value::without_password(&args.redis))),
         other => other.into(),
     };
     let report = runtime::run(async { hot_keys::look(&args.redis, &options).await.map_err(failed) })?;

@@ -44,6 +44,21 @@ fn the_largest_keys_by_both_routes() {
     }
     run(&["big-keys", "--redis", "redis://127.0.0.1:9"]).expect(3, &["127.0.0.1:9"]);
     run(&["big-keys", "--redis", "http://h"]).expect(2, &["redis://"]);
+    run(&["big-keys", "--redis", &url, "--route", "keysizes"]).expect(2, &["no INFO keysizes", "auto"]);
+    // Who may not ask how large keys are is told so; nothing is said to be empty.
+    redis.tell(&["ACL", "SETUSER", "scanner", "on", ">word", "~*", "+info", "+scan"]);
+    let scanner = url.replace("redis://", "redis://scanner:word@");
+    let report = run(&["big-keys", "--redis", &scanner, "--json"]).expect(0, &[]).json();
+    assert_eq!((&report["scanned"], &report["unknown_size"], &report["bytes"]), (&3.into(), &3.into(), &Value::Null));
+    for of in ["items", "types", "prefixes"] {
+        assert_eq!(report[of][0]["bytes"], Value::Null, "{of}: {report}");
+    }
+    assert_eq!((&report["types"][0]["type"], &report["items"][0]["type"]), (&Value::Null, &Value::Null));
+    assert_eq!(report["items"][0]["delete_blocks_ms"], Value::Null);
+    let text = run(&["big-keys", "--redis", &scanner]).expect(0, &[]).out;
+    for words in ["MEMORY USAGE is not permitted", "looked at 3 of 3 keys (100.0 %), unknown, route scan"] {
+        assert!(text.contains(words) && !text.contains(" 0 B"), "{words}: {text}");
+    }
     run(&["big-keys", "--redis", &url, "--deadline", "5"]).expect(2, &["90s"]);
     redis.tell(&["CONFIG", "SET", "requirepass", "word"]);
     run(&["big-keys", "--redis", &url]).expect(2, &["password"]);

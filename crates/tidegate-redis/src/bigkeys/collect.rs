@@ -19,15 +19,37 @@ pub struct Sum {
     pub keys: u64,
     /// What they take, bytes; keys whose size is not known count nothing.
     pub bytes: u64,
+    /// Of how many the size is not known.
+    pub unknown: u64,
     /// How many of them expire; 0 where that was not asked.
     pub expiring: u64,
 }
 
 impl Sum {
-    fn add(&mut self, bytes: u64, expires: bool) {
+    fn add(&mut self, bytes: Option<u64>, expires: bool) {
         self.keys += 1;
-        self.bytes = self.bytes.saturating_add(bytes);
+        self.bytes = self.bytes.saturating_add(bytes.unwrap_or(0));
+        self.unknown += u64::from(bytes.is_none());
         self.expiring += u64::from(expires);
+    }
+
+    /// One of them has another size than was thought.
+    fn correct(&mut self, before: Option<u64>, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(before.unwrap_or(0)).saturating_add(bytes);
+        self.unknown = self.unknown.saturating_sub(u64::from(before.is_none()));
+    }
+
+    fn join(&mut self, other: Sum) {
+        self.keys += other.keys;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.unknown += other.unknown;
+        self.expiring += other.expiring;
+    }
+
+    /// What they take, bytes, as far as it is known; `None`: of not one is it known.
+    #[must_use]
+    pub fn known_bytes(&self) -> Option<u64> {
+        (self.keys == 0 || self.unknown < self.keys).then_some(self.bytes)
     }
 }
 
@@ -58,11 +80,14 @@ pub struct BigKey {
 
 impl BigKey {
     /// About how long deleting it, or its end, keeps the server from everything else, milliseconds: an estimate, from what freeing
-    /// takes on a common machine; `UNLINK` does it aside, except for a string.
+    /// takes on a common machine; `UNLINK` does it aside, except for a string. `None`: its size is not known.
     #[must_use]
-    pub fn delete_blocks_ms(&self) -> f64 {
-        let bytes = self.bytes.unwrap_or(0);
-        (self.pieces.saturating_mul(FREE_NS.0).saturating_add((bytes >> 20).saturating_mul(FREE_NS.1))) as f64 / 1e6
+    pub fn delete_blocks_ms(&self) -> Option<f64> {
+        let bytes = self.bytes?;
+        Some(
+            (self.pieces.saturating_mul(FREE_NS.0).saturating_add((bytes >> 20).saturating_mul(FREE_NS.1))) as f64
+                / 1e6,
+        )
     }
 }
 
@@ -90,7 +115,6 @@ pub(super) struct Collector {
     known: HashSet<(u64, Vec<u8>)>,
     number: u64,
     pub(super) all: Sum,
-    pub(super) unknown: u64,
     pub(super) kinds: BTreeMap<Kind, Sum>,
     pub(super) prefixes: HashMap<Vec<u8>, Sum>,
     pub(super) other_prefixes: Sum,
@@ -108,7 +132,6 @@ impl Collector {
             known: HashSet::new(),
             number: 0,
             all: Sum::default(),
-            unknown: 0,
             kinds: BTreeMap::new(),
             prefixes: HashMap::new(),
             other_prefixes: Sum::default(),
@@ -123,10 +146,9 @@ impl Collector {
     }
 
     pub(super) fn add(&mut self, seen: &Seen<'_>) {
-        let bytes = seen.weight.map_or(0, |weight| weight.bytes);
+        let bytes = seen.weight.map(|weight| weight.bytes);
         let expires = seen.expires_at.is_some();
         self.all.add(bytes, expires);
-        self.unknown += u64::from(seen.weight.is_none());
         self.kinds.entry(seen.kind).or_default().add(bytes, expires);
         let prefix = prefix(seen.name);
         if let Some(sum) = self.prefixes.get_mut(prefix) {
@@ -139,6 +161,7 @@ impl Collector {
         if let Some(slots) = &mut self.slots {
             slots[usize::from(crate::keys::slot_of(seen.name))].add(bytes, expires);
         }
+        let bytes = bytes.unwrap_or(0);
         let is_large = self.largest.len() < self.top
             || self.largest.first_key_value().is_some_and(|((smallest, _), _)| bytes > *smallest);
         if is_large {
@@ -180,8 +203,8 @@ impl Collector {
 
     /// `key`, which was taken out, takes `bytes` instead of what was thought.
     pub(super) fn correct(&mut self, key: &mut BigKey, bytes: u64) {
-        let before = key.bytes.replace(bytes).unwrap_or(0);
-        let set = |sum: &mut Sum| sum.bytes = sum.bytes.saturating_sub(before).saturating_add(bytes);
+        let before = key.bytes.replace(bytes);
+        let set = |sum: &mut Sum| sum.correct(before, bytes);
         set(&mut self.all);
         self.kinds.get_mut(&key.kind).into_iter().for_each(set);
         set(self.prefixes.get_mut(prefix(&key.name)).unwrap_or(&mut self.other_prefixes));
@@ -193,15 +216,18 @@ impl Collector {
     /// `key`, which was taken out, is of another type than was thought.
     pub(super) fn retype(&mut self, key: &mut BigKey, kind: Kind) {
         let before = std::mem::replace(&mut key.kind, kind);
-        let bytes = key.bytes.unwrap_or(0);
         if before == kind {
             return;
         }
         if let Some(sum) = self.kinds.get_mut(&before) {
             sum.keys = sum.keys.saturating_sub(1);
-            sum.bytes = sum.bytes.saturating_sub(bytes);
+            sum.bytes = sum.bytes.saturating_sub(key.bytes.unwrap_or(0));
+            sum.unknown = sum.unknown.saturating_sub(u64::from(key.bytes.is_none()));
+            if *sum == Sum::default() {
+                self.kinds.remove(&before);
+            }
         }
-        self.kinds.entry(kind).or_default().add(bytes, false);
+        self.kinds.entry(kind).or_default().add(key.bytes, false);
     }
 
     pub(super) fn put_back(&mut self, keys: Vec<BigKey>) {
@@ -213,23 +239,17 @@ impl Collector {
 
     /// Adds what another server's keys came to.
     pub(super) fn merge(&mut self, other: Collector) {
-        let join = |into: &mut Sum, from: Sum| {
-            into.keys += from.keys;
-            into.bytes = into.bytes.saturating_add(from.bytes);
-            into.expiring += from.expiring;
-        };
-        join(&mut self.all, other.all);
-        self.unknown += other.unknown;
+        self.all.join(other.all);
         for (kind, sum) in other.kinds {
-            join(self.kinds.entry(kind).or_default(), sum);
+            self.kinds.entry(kind).or_default().join(sum);
         }
-        join(&mut self.other_prefixes, other.other_prefixes);
+        self.other_prefixes.join(other.other_prefixes);
         for (prefix, sum) in other.prefixes {
             let has_room = self.prefixes.len() < MAX_PREFIXES || self.prefixes.contains_key(&prefix);
-            join(if has_room { self.prefixes.entry(prefix).or_default() } else { &mut self.other_prefixes }, sum);
+            if has_room { self.prefixes.entry(prefix).or_default() } else { &mut self.other_prefixes }.join(sum);
         }
         if let (Some(into), Some(from)) = (&mut self.slots, other.slots) {
-            into.iter_mut().zip(from).for_each(|(into, from)| join(into, from));
+            into.iter_mut().zip(from).for_each(|(into, from)| into.join(from));
         }
         for ((bytes, _), key) in other.largest {
             self.number += 1;
@@ -272,9 +292,28 @@ mod tests {
         let mut more = Collector::new(3, 0, false);
         more.add(&seen(b"f", 8));
         all.merge(more);
-        assert_eq!(all.all, Sum { keys: 8, bytes: 54, expiring: 0 });
+        assert_eq!(all.all, Sum { keys: 8, bytes: 54, unknown: 0, expiring: 0 });
         let names: Vec<_> = all.into_largest().into_iter().map(|key| (key.name, key.bytes)).collect();
         assert_eq!(names, [(b"a:2".to_vec(), Some(9)), (b"d".to_vec(), Some(8)), (b"f".to_vec(), Some(8))]);
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_zero() {
+        let mut all = Collector::new(3, 0, true);
+        let of = |name, kind, weight| Seen { kind, weight, ..seen(name, 0) };
+        all.add(&of(b"a:1", Kind::Unknown, None));
+        all.add(&of(b"a:2", Kind::Unknown, None));
+        assert_eq!((all.all.known_bytes(), all.prefixes[&b"a:"[..]].known_bytes()), (None, None));
+        assert_eq!((all.other_prefixes.known_bytes(), all.all.unknown), (Some(0), 2));
+        let mut largest = all.take_largest();
+        assert!(largest.iter().all(|key| key.bytes.is_none() && key.delete_blocks_ms().is_none()));
+        for key in &mut largest {
+            all.retype(key, Kind::Hash);
+            all.correct(key, 7);
+        }
+        let sum = Sum { keys: 2, bytes: 14, unknown: 0, expiring: 0 };
+        assert_eq!((all.all, all.prefixes[&b"a:"[..]]), (sum, sum));
+        assert_eq!(all.kinds.into_iter().collect::<Vec<_>>(), [(Kind::Hash, sum)]);
     }
 
     #[test]

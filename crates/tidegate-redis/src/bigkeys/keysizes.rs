@@ -5,6 +5,7 @@
 //! of its start), by what they take (`.._sizes`). The form is that of Redis' documentation of `INFO`; no such server was at hand: it is an
 //! experiment, and its sums are checked before anything is believed.
 
+use tidegate_backend::{Error, ErrorKind};
 use tidegate_core::watch::{Info, bytes};
 
 use super::rdb::Kind;
@@ -17,6 +18,14 @@ const NEAR: f64 = 0.01;
 const BIG: (u64, u64) = (1 << 20, 8_192);
 /// Most bins of a line that are read: there are as many powers of two.
 const MAX_BINS: usize = 64;
+
+/// That a server keeps no histograms, or does not let us have them.
+pub(super) fn missing(address: &str) -> Error {
+    let why = format!(
+        "{address} has no INFO keysizes, or does not permit it (Redis 8 and newer have it); take another route: auto, snapshot or scan"
+    );
+    Error::new(ErrorKind::Configuration, why)
+}
 
 /// How many keys of a type have which size.
 #[derive(Debug, Clone, PartialEq, Eq)]

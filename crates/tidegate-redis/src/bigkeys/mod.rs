@@ -162,6 +162,14 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
+impl Report {
+    /// What all keys that were looked at take, bytes, as far as it is known; `None`: of not one is it known.
+    #[must_use]
+    pub fn known_bytes(&self) -> Option<u64> {
+        (self.route != BY_SIZE && (self.scanned == 0 || self.unknown < self.scanned)).then_some(self.bytes)
+    }
+}
+
 /// Ends what a thread does for us when nobody waits for it any more.
 struct Stop(Arc<AtomicBool>);
 
@@ -180,6 +188,26 @@ struct Run<'a> {
     sizes: Vec<Histogram>,
     /// Keys that were counted by size alone.
     by_size: u64,
+}
+
+/// Whether the servers that `all` name can be looked at by `route`, as far as that is known at once.
+///
+/// # Errors
+/// [`ErrorKind::Configuration`]: one of them has no histograms of sizes, and these were asked for, or it does not let us in.
+/// [`ErrorKind::Unavailable`]: one does not answer.
+pub async fn allow(all: &[RedisOptions], route: Route) -> Result<()> {
+    if route != Route::KeySizes {
+        return Ok(());
+    }
+    for options in all {
+        for mut server in server::of(options).await? {
+            let mut ask = redis::cmd("INFO");
+            ask.arg("keysizes");
+            let text: String = ask.query_async(&mut server.connection).await.map_err(|e| server.unavailable(e))?;
+            keysizes::parse(&text).ok_or_else(|| keysizes::missing(&server.address))?;
+        }
+    }
+    Ok(())
 }
 
 /// Looks at every key of the servers that `options` name: one alone, the master under Sentinel, every master of a Cluster, one after
@@ -251,7 +279,7 @@ fn report(route: &'static str, started_at: Millis, total: u64, run: Run<'_>, mut
         confidence: if total == 0 { 1.0 } else { (scanned as f64 / total as f64).min(1.0) },
         fork_pause_ms: run.forked_us.map(|us| us as f64 / 1_000.0),
         bytes: all.all.bytes,
-        unknown: all.unknown,
+        unknown: all.all.unknown,
         other_prefixes: all.other_prefixes,
         items: all.into_largest(),
         kinds,
@@ -305,6 +333,12 @@ impl Run<'_> {
         if walked.missing.kinds {
             self.note(server, "TYPE is not permitted: types are not known");
         }
+        for (database, keys) in &walked.missing.databases {
+            self.note(
+                server,
+                format_args!("SELECT is not permitted: database {database} with its {keys} keys was not looked at"),
+            );
+        }
         Ok(("scan", walked.collector))
     }
 
@@ -326,8 +360,7 @@ impl Run<'_> {
         let (sizes, keyspace) = (texts.next().unwrap_or_default(), texts.next().unwrap_or_default());
         let Some(sizes) = keysizes::parse(&sizes) else {
             if is_asked_for {
-                let why = format!("{} has no INFO keysizes (Redis 8 and newer have); use --route auto", server.address);
-                return Err(Error::new(ErrorKind::Unavailable, why));
+                return Err(keysizes::missing(&server.address));
             }
             return Ok(false);
         };

@@ -37,6 +37,8 @@ const MEASURE: u32 = 256;
 pub(super) struct Missing {
     pub(super) kinds: bool,
     pub(super) sizes: bool,
+    /// Databases that could not be gone into, and the keys they have.
+    pub(super) databases: Vec<(u32, u64)>,
 }
 
 /// The types of keys by their prefix, as far as they are alike.
@@ -143,7 +145,7 @@ pub(super) async fn walk(
     deadline: Instant,
     progress: &Progress,
 ) -> Result<Walked> {
-    let databases: Vec<u32> = server.info.keyspaces().map(|db| db.db).collect();
+    let databases: Vec<(u32, u64)> = server.info.keyspaces().map(|db| (db.db, db.keys)).collect();
     let mut walked = Walked {
         collector,
         is_whole: true,
@@ -153,10 +155,10 @@ pub(super) async fn walk(
         number: 0,
     };
     let mut stride = Stride::new(pace);
-    for database in databases {
-        if database > 0 || !server.is_cluster {
-            let select = command(&[b"SELECT", database.to_string().as_bytes()]);
-            one(server, &select).await?;
+    for (database, keys) in databases {
+        if !go_into(server, u64::from(database)).await? {
+            walked.missing.databases.push((database, keys));
+            continue;
         }
         if !through(server, u64::from(database), &mut stride, &mut walked, deadline, progress).await? {
             walked.is_whole = false;
@@ -167,10 +169,24 @@ pub(super) async fn walk(
     Ok(walked)
 }
 
-async fn one(server: &mut Server, command: &Cmd) -> Result<Value> {
+async fn one(server: &mut Server, command: &Cmd) -> Result<redis::RedisResult<Value>> {
     let answers = server.all(std::slice::from_ref(command)).await;
-    let answer = answers.and_then(|mut answers| answers.pop().unwrap_or(Ok(Value::Nil)));
-    answer.map_err(|e| server.unavailable(e))
+    answers.map(|mut answers| answers.pop().unwrap_or(Ok(Value::Nil))).map_err(|e| server.unavailable(e))
+}
+
+/// Goes into a database; false: that is not permitted. Where the connection is already nothing is asked.
+async fn go_into(server: &mut Server, database: u64) -> Result<bool> {
+    if server.database == database {
+        return Ok(true);
+    }
+    match one(server, &command(&[b"SELECT", database.to_string().as_bytes()])).await? {
+        Ok(_) => {
+            server.database = database;
+            Ok(true)
+        }
+        Err(e) if e.code() == Some("NOPERM") => Ok(false),
+        Err(e) => Err(server.unavailable(e)),
+    }
 }
 
 /// Goes through a database; `false`: the time was over before its end.
@@ -192,7 +208,8 @@ async fn through(
         }
         if steps.is_multiple_of(MEASURE) {
             let began = Instant::now();
-            one(server, &command(&[b"PING"])).await?;
+            // Whatever it answers, it takes as long.
+            let _ = one(server, &command(&[b"PING"])).await?;
             stride.way = if steps == 0 { began.elapsed() } else { stride.way.min(began.elapsed()) };
         }
         steps = steps.wrapping_add(1);
@@ -260,7 +277,7 @@ fn take(
                 walked.types.learn(name, kind);
                 kind
             }
-            _ => guessed.unwrap_or(Kind::Module),
+            _ => guessed.unwrap_or(Kind::Unknown),
         };
         let weight = match size {
             Some(Ok(Value::Int(size))) => Some(Weight { bytes: u64::try_from(size).unwrap_or_default(), pieces: 1 }),
@@ -278,8 +295,8 @@ async fn details(server: &mut Server, walked: &mut Walked) -> Result<()> {
     let mut largest = walked.collector.take_largest();
     largest.sort_by_key(|key| key.database);
     for keys in largest.chunk_by_mut(|a, b| a.database == b.database) {
-        if !server.is_cluster {
-            one(server, &command(&[b"SELECT", keys[0].database.to_string().as_bytes()])).await?;
+        if !go_into(server, keys[0].database).await? {
+            continue;
         }
         // A name that was cut is another key's.
         let mut keys: Vec<&mut BigKey> =
@@ -303,7 +320,9 @@ async fn details(server: &mut Server, walked: &mut Walked) -> Result<()> {
                     Ok(Value::Int(number)) => Some(*number),
                     _ => None,
                 };
-                key.elements = number(0).and_then(|n| u64::try_from(n).ok()).filter(|_| key.kind != Kind::Module);
+                key.elements = number(0)
+                    .and_then(|n| u64::try_from(n).ok())
+                    .filter(|_| !matches!(key.kind, Kind::Module | Kind::Unknown));
                 key.encoding = match &answers[1] {
                     Ok(Value::BulkString(name)) => Some(String::from_utf8_lossy(name).into_owned()),
                     _ => None,
@@ -329,7 +348,7 @@ fn more_of(key: &BigKey) -> [Cmd; 4] {
         Kind::SortedSet => b"ZCARD",
         Kind::Hash => b"HLEN",
         Kind::Stream => b"XLEN",
-        Kind::Module => b"EXISTS",
+        Kind::Module | Kind::Unknown => b"EXISTS",
     };
     [
         command(&[count, &key.name]),

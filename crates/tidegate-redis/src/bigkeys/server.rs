@@ -22,6 +22,8 @@ pub(crate) struct Server {
     pub(crate) info: Info,
     pub(crate) connection: MultiplexedConnection,
     pub(crate) is_cluster: bool,
+    /// The database that the connection is in.
+    pub(crate) database: u64,
     options: RedisOptions,
 }
 
@@ -82,7 +84,8 @@ impl Server {
         let (connection, info) = asked.await.map_err(|e| failed(&host, e))?;
         let is_cluster = matches!(options.mode, Mode::Cluster(_)) || info.number("cluster_enabled") == Some(1);
         let address = host.address();
-        Ok(Self { host, address, info, connection, is_cluster, options: options.clone() })
+        let database = u64::try_from(options.database).unwrap_or(0);
+        Ok(Self { host, address, info, connection, is_cluster, database, options: options.clone() })
     }
 
     /// Runs commands in one round trip; each has an answer of its own.
@@ -91,6 +94,13 @@ impl Server {
     }
 
     pub(crate) fn unavailable(&self, e: redis::RedisError) -> Error {
+        if e.code() == Some("NOPERM") {
+            let why = format!(
+                "{} does not permit a command that is needed; give the user the permission for it",
+                self.address
+            );
+            return Error::new(ErrorKind::Configuration, why).because(e);
+        }
         Error::new(ErrorKind::Unavailable, format!("{} stopped answering", self.address)).because(e)
     }
 

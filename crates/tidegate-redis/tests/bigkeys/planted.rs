@@ -104,7 +104,9 @@ pub fn plant(connection: &mut Connection, most: u64) {
                 text.extend(dice.text(length));
                 many.send(&with("RPUSH", &of("list"), &[&text]));
                 many.send(&with("SADD", &of("set"), &[&text]));
-                many.send(&with("ZADD", &of("sorted"), &[(element * 3).to_string().as_bytes(), &text]));
+                // Scores in no order: a server that is asked for a sample weighs the first members, which would be the shortest.
+                let score = (element * 7_919 % 10_007).to_string();
+                many.send(&with("ZADD", &of("sorted"), &[score.as_bytes(), &text]));
                 many.send(&with("HSET", &of("hash"), &[format!("f{element}").as_bytes(), &text]));
                 if m < 2 {
                     many.send(&with("SADD", &of("numbers"), &[(element << (m * 20)).to_string().as_bytes()]));

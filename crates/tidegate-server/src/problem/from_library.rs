@@ -36,6 +36,10 @@ impl From<Error> for Problem {
                               request again once `/readyz` says ready.";
                 Problem::new(&c::LEDGER_UNAVAILABLE, detail).retry_after(2)
             }
+            Error::Redis(why) => {
+                Problem::new(&c::STORE_UNAVAILABLE, format!("A watched Redis cannot be looked at: {why}."))
+                    .retry_after(2)
+            }
             Error::Stopping => stopping(),
             Error::BadCursor => invalid_at("/cursor", "is not a cursor that this list gave out; begin without one"),
             Error::Broken(why) => {

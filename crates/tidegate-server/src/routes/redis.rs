@@ -11,7 +11,7 @@ use crate::access::Access;
 use crate::call::Call;
 use crate::config::Role;
 use crate::openapi::AnswerDoc;
-use crate::problem::{Problem, catalogue as c};
+use crate::problem::{Problem, catalogue as c, invalid_at};
 use crate::redis::Redis;
 use crate::reply::{self, Answer};
 use crate::request::bodies_of_products::BIG_KEYS;
@@ -92,6 +92,10 @@ async fn begin(call: Call) -> Answer {
         faults.refuse()?;
         (by, usize::try_from(top).unwrap_or(MAX_TOP))
     };
+    redis(&call)?.allow(by).await.map_err(|e| match e {
+        tidegate::Error::Configuration(why) => invalid_at("/route", why),
+        e => e.into(),
+    })?;
     let id = redis(&call)?.begin(by, top, call.app.stopped());
     let id = id.ok_or_else(|| Problem::of(&c::SCAN_RUNNING))?;
     Ok(reply::json(StatusCode::ACCEPTED, &ScanShape { scan_id: id.to_string() }))
@@ -133,7 +137,7 @@ pub(super) static ROUTES: &[Route] = &[
         doc: "At every key of every watched server, gently, for ten minutes at most; one look at a time in a process. It ends with the server.",
         body: BodyRule::Json { shape: &BIG_KEYS, max: MAX_BODY, optional: true },
         answers: &[AnswerDoc::json(202, "It has begun; `GET` shows how far it is.", |s| s.of::<ScanShape>())],
-        problems: &[&c::NO_REDIS, &c::SCAN_RUNNING],
+        problems: &[&c::NO_REDIS, &c::SCAN_RUNNING, &c::STORE_UNAVAILABLE],
         ..Route::new(Verb::Post, "/v1/redis/big-keys", "beginBigKeys", OPS, run!(begin))
     },
     Route {

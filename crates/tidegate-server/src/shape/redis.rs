@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde::Serialize;
 use serde_json::Value;
-use tidegate::big_keys::{self, BigKey, Histogram, Report, Sum};
+use tidegate::big_keys::{self, BigKey, Histogram, Kind, Report, Sum};
 use tidegate::watch::{Finding, Memory};
 use utoipa::ToSchema;
 
@@ -188,9 +188,10 @@ pub(crate) struct BigKeysShape {
 /// What all keys come to; absent until the look is done.
 #[derive(Default, Serialize, ToSchema)]
 struct SumsShape {
-    /// What all keys that were looked at take, bytes.
+    /// What all keys that were looked at take, bytes; null: not known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    bytes: Option<u64>,
+    #[schema(value_type = Option<u64>)]
+    bytes: Option<Option<u64>>,
     /// Keys whose size is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown_size: Option<u64>,
@@ -223,20 +224,20 @@ struct SumsShape {
 struct SumShape {
     /// How many.
     keys: u64,
-    /// What they take.
-    bytes: u64,
+    /// What they take, as far as it is known; null: of not one is it known.
+    bytes: Option<u64>,
 }
 
 /// Keys of one type.
 #[derive(Serialize, ToSchema)]
 #[schema(as = TypeSum)]
 struct TypeShape {
-    /// The type.
-    r#type: &'static str,
+    /// The type; null: not known.
+    r#type: Option<&'static str>,
     /// How many.
     keys: u64,
-    /// What they take.
-    bytes: u64,
+    /// What they take, as far as it is known; null: of not one is it known.
+    bytes: Option<u64>,
 }
 
 /// Keys of one prefix.
@@ -247,8 +248,8 @@ struct PrefixShape {
     prefix: String,
     /// How many.
     keys: u64,
-    /// What they take.
-    bytes: u64,
+    /// What they take, as far as it is known; null: of not one is it known.
+    bytes: Option<u64>,
 }
 
 /// Keys of one slot.
@@ -259,8 +260,8 @@ struct SlotShape {
     slot: u16,
     /// How many.
     keys: u64,
-    /// What they take.
-    bytes: u64,
+    /// What they take, as far as it is known; null: of not one is it known.
+    bytes: Option<u64>,
 }
 
 /// Keys of one type and database by their size.
@@ -317,8 +318,8 @@ struct BigKeyShape {
     key_length: Option<u64>,
     /// Its database.
     database: u64,
-    /// The type of its value.
-    r#type: &'static str,
+    /// The type of its value; null: not known.
+    r#type: Option<&'static str>,
     /// What it takes in memory; null: not known.
     bytes: Option<u64>,
     /// Elements, or bytes of a string; null: not known.
@@ -327,11 +328,16 @@ struct BigKeyShape {
     encoding: Option<String>,
     /// When it expires, milliseconds from when it was seen; null: it does not, or that is not known.
     ttl_ms: Option<i64>,
-    /// About how long deleting it keeps the server from everything else.
-    delete_blocks_ms: f64,
+    /// About how long deleting it keeps the server from everything else; null: not known.
+    delete_blocks_ms: Option<f64>,
     /// What it is for, if it is one of Tidegate's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     purpose: Option<&'static str>,
+}
+
+/// A type as it is shown; null where nobody may say.
+fn type_of(kind: Kind) -> Option<&'static str> {
+    (kind != Kind::Unknown).then(|| kind.name())
 }
 
 impl BigKeyShape {
@@ -341,12 +347,12 @@ impl BigKeyShape {
             key_base64: BASE64_STANDARD.encode(&key.name),
             key_length: Some(key.name_length).filter(|length| *length > key.name.len() as u64),
             database: key.database,
-            r#type: key.kind.name(),
+            r#type: type_of(key.kind),
             bytes: key.bytes,
             elements: key.elements,
             encoding: key.encoding.clone(),
             ttl_ms: key.ttl_ms,
-            delete_blocks_ms: (key.delete_blocks_ms() * 1_000.0).round() / 1_000.0,
+            delete_blocks_ms: key.delete_blocks_ms().map(|ms| (ms * 1_000.0).round() / 1_000.0),
             purpose: key.purpose,
         }
     }
@@ -355,10 +361,10 @@ impl BigKeyShape {
 impl SumsShape {
     fn new(report: &Report) -> Self {
         let by_size = report.route == "keysizes";
-        let sum = |of: &Sum| (of.keys, of.bytes);
+        let sum = |of: &Sum| (of.keys, of.known_bytes());
         let types = report.kinds.iter().map(|(kind, of)| {
             let (keys, bytes) = sum(of);
-            TypeShape { r#type: kind.name(), keys, bytes }
+            TypeShape { r#type: type_of(*kind), keys, bytes }
         });
         let prefixes = report.prefixes.iter().map(|(prefix, of)| {
             let (keys, bytes) = sum(of);
@@ -371,7 +377,7 @@ impl SumsShape {
         let (keys, bytes) = sum(&report.other_prefixes);
         Self {
             // Sizes alone say nothing of what keys take in all.
-            bytes: (!by_size).then_some(report.bytes),
+            bytes: (!by_size).then_some(report.known_bytes()),
             unknown_size: Some(report.unknown),
             types: Some(types.collect()),
             prefixes: Some(prefixes.collect()),

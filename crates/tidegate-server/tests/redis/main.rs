@@ -223,6 +223,11 @@ async fn one_look_at_big_keys_at_a_time() {
     for body in [json!({"route": "keys"}), json!({"top": 0}), json!({"top": 1_001}), json!({"paths": 1}), json!([])] {
         assert_eq!(api.send("POST", "/v1/redis/big-keys", body).await.code(), "invalid");
     }
+    // What no look could do is refused before it begins.
+    let refused = api.send("POST", "/v1/redis/big-keys", json!({"route": "keysizes"})).await;
+    assert_eq!((refused.status, refused.code()), (422, "invalid".to_owned()), "{refused:?}");
+    assert!(refused.json().to_string().contains("/route") && refused.json().to_string().contains("INFO keysizes"));
+    assert_eq!(json(&api, "/v1/redis/big-keys").await["state"], "none");
     // A server that hangs is looked at for as long as that takes; meanwhile there is no other look.
     redis.freeze();
     let begun = api.send("POST", "/v1/redis/big-keys", json!({"route": "scan", "top": 1})).await;

@@ -105,8 +105,10 @@ pub enum Kind {
     Hash,
     /// A stream.
     Stream,
-    /// A module's, or a type that is not known.
+    /// A module's, or a type that Tidegate does not know.
     Module,
+    /// Nobody may say: `TYPE` is not permitted.
+    Unknown,
 }
 
 impl Kind {
@@ -121,6 +123,7 @@ impl Kind {
             Kind::Hash => "hash",
             Kind::Stream => "stream",
             Kind::Module => "module",
+            Kind::Unknown => "unknown",
         }
     }
 }
