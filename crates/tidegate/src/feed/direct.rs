@@ -226,7 +226,7 @@ impl Source for FromLedger<'_> {
         Ok(true)
     }
 
-    async fn look(&mut self, roots: &[Root]) -> std::result::Result<Vec<Looked>, Stop> {
+    async fn look(&mut self, roots: &[Root<Self::Author>]) -> std::result::Result<Vec<Looked>, Stop> {
         self.cost.roots += roots.len() as u64;
         let roots: Vec<PostId> = roots.iter().map(|root| root.id.clone()).collect();
         let posts = self.posts(&roots).await?;

@@ -7,8 +7,8 @@ use tidegate_backend::feed::{MAX_FEED_READS, MAX_PART, Reads, RootRead, SetRead}
 use tidegate_core::feed::change::is_beyond;
 use tidegate_core::feed::scope::recent;
 use tidegate_core::feed::{
-    AuthorSet, Edge, End, Entry, MAX_WHOLE_REPOSTS, Order, PostId, Range, Recent, Repost, Reposts, SetPart, StoredPost,
-    UserId, Walk, Want,
+    AuthorSet, Content, Edge, End, Entry, MAX_WHOLE_REPOSTS, Order, PostId, Range, Recent, Repost, Reposts, SetPart,
+    StoredPost, UserId, Walk, Want,
 };
 use tidegate_core::{Map, Millis};
 
@@ -55,6 +55,11 @@ pub(super) struct FromStore<'a> {
     /// Some of what was looked at is not there.
     pub(super) has_absent: bool,
     pub(super) cost: PageCost,
+}
+
+/// Whether a post is the one that an author's set has at an instant, and not an older one of the same name.
+fn is_so(post: &tidegate_core::feed::Post, author: &UserId, at: Millis) -> bool {
+    post.published_at == at && post.author == *author && matches!(post.content, Content::Body(_))
 }
 
 /// The instant of an edge.
@@ -293,7 +298,7 @@ impl<'a> FromStore<'a> {
     async fn posts_and_reposts(
         &mut self,
         roots: &[PostId],
-        listed: &[bool],
+        listed: &[Vec<(UserId, Millis)>],
     ) -> Result<(Vec<Post>, Map<PostId, Vec<Repost>>), Stop> {
         let reads = posts::get_many(&self.feed.posts, roots).await?;
         let posts = self.posts(roots, listed, reads).await?;
@@ -304,17 +309,21 @@ impl<'a> FromStore<'a> {
         Ok((posts, reposts))
     }
 
-    /// What the cache said of posts. Those that are not there are looked for in the ledger, if that may be news to the cache: of
-    /// new posts other processes' caches are told after the store.
+    /// What the cache said of posts. Those that are not there, or not what an author's set says, are looked for in the ledger, if
+    /// that may be news to the cache: of new posts, and of those of a user who is gone, other processes' caches are told after the
+    /// store.
     async fn posts(
         &mut self,
         ids: &[PostId],
-        listed: &[bool],
+        listed: &[Vec<(UserId, Millis)>],
         reads: Vec<Read<StoredPost>>,
     ) -> Result<Vec<Post>, Stop> {
         let is_doubtful = |at: &usize| {
             let read = &reads[*at];
-            read.value.is_none() && (listed[*at] || read.age.as_millis() < DOUBTFUL_MS)
+            match &read.value {
+                Some(stored) => !listed[*at].iter().all(|(author, at)| is_so(&stored.post, author, *at)),
+                None => !listed[*at].is_empty() || read.age.as_millis() < DOUBTFUL_MS,
+            }
         };
         let doubtful: Vec<usize> = (0..reads.len()).filter(is_doubtful).collect();
         let mut found: Vec<Post> = reads.into_iter().map(|read| read.value).collect();
@@ -400,9 +409,14 @@ impl Source for FromStore<'_> {
         Ok(false)
     }
 
-    async fn look(&mut self, roots: &[Root]) -> Result<Vec<Looked>, Stop> {
+    async fn look(&mut self, roots: &[Root<u32>]) -> Result<Vec<Looked>, Stop> {
         self.cost.roots += roots.len() as u64;
-        let listed: Vec<bool> = roots.iter().map(|root| root.is_listed).collect();
+        let numbers: Vec<u32> = roots.iter().flat_map(|root| &root.listed).map(|(author, _)| *author).collect();
+        let mut names = self.feed.mirror.names(self.point, &numbers)?.into_iter();
+        let mut named = |root: &Root<u32>| -> Vec<(UserId, Millis)> {
+            root.listed.iter().map(|(_, at)| *at).zip(names.by_ref()).map(|(at, name)| (name, at)).collect()
+        };
+        let listed: Vec<_> = roots.iter().map(&mut named).collect();
         let roots: Vec<PostId> = roots.iter().map(|root| root.id.clone()).collect();
         let (posts, reposts) = self.posts_and_reposts(&roots, &listed).await?;
         let users = || {

@@ -61,10 +61,10 @@ impl Looked {
 
 /// A root that is looked at.
 #[derive(Debug, Clone)]
-pub(super) struct Root {
+pub(super) struct Root<A> {
     pub(super) id: PostId,
-    /// An author's set has it: it is there, or was a moment ago. Else it is known by its reposts alone.
-    pub(super) is_listed: bool,
+    /// Whose sets have it, and where: it is there, or was a moment ago. In none: it is known by its reposts alone.
+    pub(super) listed: Vec<(A, Millis)>,
 }
 
 /// Where sets and posts come from.
@@ -80,7 +80,7 @@ pub(super) trait Source: Send {
     /// The walk has come to its end: whether it goes on for all that.
     fn is_really_the_end(&mut self, walk: &mut Walk<Self::Author>) -> impl Future<Output = Result<bool, Stop>> + Send;
     /// Looks at roots, in order.
-    fn look(&mut self, roots: &[Root]) -> impl Future<Output = Result<Vec<Looked>, Stop>> + Send;
+    fn look(&mut self, roots: &[Root<Self::Author>]) -> impl Future<Output = Result<Vec<Looked>, Stop>> + Send;
     /// Why there is no further page.
     fn end(&mut self) -> impl Future<Output = Result<End, Stop>> + Send;
     /// Whether reasons that the walk has not met where it passed are left out, instead of beginning anew.
@@ -153,7 +153,7 @@ pub(super) async fn run<S: Source>(
     begin: &Edge,
 ) -> Result<Made, Stop> {
     let mut made = Made::default();
-    let mut pending: Vec<Entry> = Vec::with_capacity(ask.limit + 1);
+    let mut pending: Vec<(Entry, S::Author)> = Vec::with_capacity(ask.limit + 1);
     loop {
         if made.items.len() + pending.len() <= ask.limit {
             match walk.step() {
@@ -161,8 +161,8 @@ pub(super) async fn run<S: Source>(
                     source.read(&mut walk, wants).await?;
                     continue;
                 }
-                Step::Entry(entry, _) => {
-                    pending.push(entry);
+                Step::Entry(entry, author) => {
+                    pending.push((entry, author));
                     continue;
                 }
                 Step::End if !source.is_really_the_end(&mut walk).await? => continue,
@@ -172,22 +172,22 @@ pub(super) async fn run<S: Source>(
         if pending.is_empty() {
             return Ok(made);
         }
-        let mut roots: Vec<Root> = Vec::with_capacity(pending.len());
-        for entry in &pending {
+        let mut roots: Vec<Root<S::Author>> = Vec::with_capacity(pending.len());
+        for (entry, author) in &pending {
             let id = entry.root.as_ref().unwrap_or(&entry.place.post);
-            let is_listed = entry.root.is_none();
+            let listed = entry.root.is_none().then_some((*author, entry.place.at));
             if made.looked.contains_key(id) {
                 continue;
             }
             match roots.iter_mut().find(|root| root.id == *id) {
-                Some(root) => root.is_listed |= is_listed,
-                None => roots.push(Root { id: id.clone(), is_listed }),
+                Some(root) => root.listed.extend(listed),
+                None => roots.push(Root { id: id.clone(), listed: listed.into_iter().collect() }),
             }
         }
         let looked = source.look(&roots).await?;
         let looked = looked.into_iter().map(|looked| looked.within(range));
         made.looked.extend(roots.into_iter().map(|root| root.id).zip(looked));
-        for entry in pending.drain(..) {
+        for (entry, _) in pending.drain(..) {
             made.met(&entry.place);
             match made.judge(&entry, ask.direction(), begin, source.is_lenient())? {
                 None => walk.miss(),

@@ -238,6 +238,28 @@ async fn an_old_absence_hides_no_new_post() {
     }
 }
 
+/// A user is gone, and another publishes under the name of one of his posts before the caches of other processes were told.
+#[tokio::test]
+async fn a_post_of_a_user_who_is_gone_hides_no_new_one_of_its_name() {
+    let world = World::new(2, exact());
+    world.follow("me", "ann").await;
+    world.follow("me", "bob").await;
+    for n in 0..5 {
+        let name = format!("p{n}");
+        world.text("bob", &name, 100 - n).await;
+        world.text("ann", &format!("a{n}"), 100 - n).await;
+        let asked = ask("me", 20);
+        assert_eq!(world.nodes[1].feed.page(&asked).await.unwrap().items.len(), 2 + n as usize);
+        world.feed().delete_user(&user("bob")).await.unwrap();
+        let new = text("ann", &name, world.now().plus(-50 + n));
+        assert!(matches!(world.feed().publish(new).await.unwrap(), Published::New(_)));
+        let page = world.nodes[1].feed.page(&asked).await.unwrap();
+        assert!(page.items.iter().any(|item| item.root.id == post(&name)), "round {n}: {:?}", shown(&page));
+        world.feed().delete(post(&name)).await.unwrap();
+        world.follow("me", "bob").await;
+    }
+}
+
 /// At least 50,000 a second on an idle machine with optimizations; here, that it is no page that is made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_from_memory_are_made_once() {
