@@ -10,6 +10,9 @@ use crate::failure::{Failure, Result};
 /// What a build without the client of the broker says.
 pub const NO_RABBIT: &str = "this build has no client of RabbitMQ; build it with --features rabbitmq";
 
+/// How often a server is started on another port.
+const STARTS: usize = 5;
+
 /// The name under which keys lie.
 const NAME: &str = "tidegate_bench_side";
 
@@ -77,7 +80,7 @@ impl Side {
 
     /// The same with options of its own, such as `--innodb-buffer-pool-size=1G`.
     pub fn mariadb_with(parent: &Path, options: &[&str]) -> Result<Self> {
-        let (package, port) = ("mariadb-server", free_port()?);
+        let package = "mariadb-server";
         let own = folder(parent, "mariadb")?;
         let data = own.join("data");
         let mut install = private::command(&find("mariadb-install-db", package)?, &own)?;
@@ -93,24 +96,33 @@ impl Side {
             ),
         )?;
         let path = |option: &str, name: &str| format!("--{option}={}", own.join(name).display());
-        let arguments = [
-            "--no-defaults".to_owned(),
-            "--bind-address=127.0.0.1".to_owned(),
-            "--skip-name-resolve".to_owned(),
-            "--skip-log-bin".to_owned(),
-            path("datadir", "data"),
-            path("socket", "socket"),
-            path("pid-file", "pid"),
-            path("init-file", "first.sql"),
-            format!("--port={port}"),
-            "--innodb-flush-log-at-trx-commit=1".to_owned(),
-        ];
         let program = find("mariadbd", package)?;
-        let arguments = arguments.iter().map(Into::into).chain(options.iter().map(Into::into)).collect();
-        let program = Private::start(program, arguments, Vec::new(), &own)?;
-        let url = format!("mysql://tidegate:tidegate@127.0.0.1:{port}/bench");
-        let ready: Ready = Box::new(move |_| greets(port));
-        Self::of("sql, MariaDB", program, Kind::Sql { url }, data.join("bench"), ready, Vec::new())
+        let arguments = |port: u16| {
+            [
+                "--no-defaults".to_owned(),
+                "--bind-address=127.0.0.1".to_owned(),
+                "--skip-name-resolve".to_owned(),
+                "--skip-log-bin".to_owned(),
+                path("datadir", "data"),
+                path("socket", "socket"),
+                path("pid-file", "pid"),
+                path("init-file", "first.sql"),
+                format!("--port={port}"),
+                "--innodb-flush-log-at-trx-commit=1".to_owned(),
+            ]
+        };
+        on_a_free_port(|port| {
+            let arguments = arguments(port).iter().map(Into::into).chain(options.iter().map(Into::into)).collect();
+            let program = Private::start(program.clone(), arguments, Vec::new(), &own)?;
+            let url = format!("mysql://tidegate:tidegate@127.0.0.1:{port}/bench");
+            let state = own.join("pid");
+            // Whoever greets is not it if another has the port: it writes its number once the port is its own.
+            let ready: Ready = Box::new(move |program| {
+                let file = std::fs::read_to_string(&state).unwrap_or_default();
+                file.trim() == program.id().to_string() && greets(port)
+            });
+            Self::of("sql, MariaDB", program, Kind::Sql { url }, data.join("bench"), ready, Vec::new())
+        })
     }
 
     /// Our queue on PostgreSQL, every commit on the disk.
@@ -120,33 +132,36 @@ impl Side {
 
     /// The same with settings of its own, such as `shared_buffers=1GB`.
     pub fn postgres_with(parent: &Path, settings: &[&str]) -> Result<Self> {
-        let (package, port) = ("postgresql", free_port()?);
+        let package = "postgresql";
         let own = folder(parent, "postgres")?;
         let data = own.join("data");
         let mut init = private::command(&find("initdb", package)?, &own)?;
         init.args(["--username=tidegate", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]);
         private::run(init.arg("--pgdata").arg(&data))?;
-        let mut arguments: Vec<std::ffi::OsString> = vec![
-            "-D".into(),
-            data.clone().into(),
-            "-p".into(),
-            port.to_string().into(),
-            "-k".into(),
-            own.clone().into(),
-            "-c".into(),
-            "listen_addresses=127.0.0.1".into(),
-        ];
-        arguments.extend(settings.iter().flat_map(|setting| ["-c".into(), setting.into()]));
-        let program = Private::start(find("postgres", package)?, arguments, Vec::new(), &own)?;
-        let url = format!("postgres://tidegate:tidegate@127.0.0.1:{port}/postgres");
-        let state = data.join("postmaster.pid");
-        let ready: Ready = Box::new(move |program| {
-            let file = std::fs::read_to_string(&state).unwrap_or_default();
-            let mut lines = file.lines();
-            let ours = lines.next() == Some(&program.id().to_string());
-            ours && lines.nth(6).is_some_and(|status| status.trim() == "ready")
-        });
-        Self::of("sql, PostgreSQL", program, Kind::Sql { url }, data.join("base"), ready, Vec::new())
+        let program = find("postgres", package)?;
+        on_a_free_port(|port| {
+            let mut arguments: Vec<std::ffi::OsString> = vec![
+                "-D".into(),
+                data.clone().into(),
+                "-p".into(),
+                port.to_string().into(),
+                "-k".into(),
+                own.clone().into(),
+                "-c".into(),
+                "listen_addresses=127.0.0.1".into(),
+            ];
+            arguments.extend(settings.iter().flat_map(|setting| ["-c".into(), setting.into()]));
+            let program = Private::start(program.clone(), arguments, Vec::new(), &own)?;
+            let url = format!("postgres://tidegate:tidegate@127.0.0.1:{port}/postgres");
+            let state = data.join("postmaster.pid");
+            let ready: Ready = Box::new(move |program| {
+                let file = std::fs::read_to_string(&state).unwrap_or_default();
+                let mut lines = file.lines();
+                let ours = lines.next() == Some(&program.id().to_string());
+                ours && lines.nth(6).is_some_and(|status| status.trim() == "ready")
+            });
+            Self::of("sql, PostgreSQL", program, Kind::Sql { url }, data.join("base"), ready, Vec::new())
+        })
     }
 
     /// A broker with durable queues.
@@ -247,6 +262,22 @@ impl Side {
     }
 }
 
+/// Starts a store on a port that was free a moment ago; on another one if somebody else was quicker.
+fn on_a_free_port(start: impl Fn(u16) -> Result<Side>) -> Result<Side> {
+    for _ in 1..STARTS {
+        match start(free_port()?) {
+            Err(Failure::Work(why)) if is_taken(&why) => {}
+            started => return started,
+        }
+    }
+    start(free_port()?)
+}
+
+/// Whether a server's last words say that another has its port.
+fn is_taken(words: &str) -> bool {
+    words.to_lowercase().contains("address already in use")
+}
+
 fn with(file: &Path, suffix: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(suffix);
@@ -271,4 +302,25 @@ fn greets(port: u16) -> bool {
     let Ok(mut stream) = std::net::TcpStream::connect(("127.0.0.1", port)) else { return false };
     let patient = stream.set_read_timeout(Some(std::time::Duration::from_secs(1)));
     patient.is_ok() && stream.read(&mut [0; 4]).is_ok_and(|read| read > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_another_took_is_left_to_it() {
+        let words = "[ERROR] Can't start server: Bind on TCP/IP port: Address already in use | [ERROR] Aborting";
+        let times = std::cell::Cell::new(0);
+        let start = |why: &'static str| {
+            times.set(0);
+            let started = on_a_free_port(|_| {
+                times.set(times.get() + 1);
+                if times.get() == 3 { Side::embedded(Path::new("folder")) } else { Err(Failure::Work(why.to_owned())) }
+            });
+            (started.is_ok(), times.get())
+        };
+        assert_eq!(start(words), (true, 3));
+        assert_eq!(start("no space left on device"), (false, 1));
+    }
 }
