@@ -117,7 +117,7 @@ impl Window {
 
 /// Why a saved state cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadState(String);
+pub struct BadState(pub String);
 
 impl std::fmt::Display for BadState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
