@@ -247,3 +247,19 @@ fn one_state_file_has_one_watch() {
     let nowhere = nowhere.to_str().expect("UTF-8");
     run(&["watch", "--redis", &redis.url(), "--state-file", nowhere]).expect(2, &["mkdir -p", "does not exist"]);
 }
+
+/// A watch that did not run for a while has not seen what was then.
+#[test]
+fn a_watch_that_was_blind_says_so() {
+    let (redis, folder) = (Redis::start(), folder());
+    let config = format!("[watch]\nredis = {:?}\ninterval = \"100ms\"\n", redis.url());
+    let child = watching(folder.path(), &config);
+    wait_until("it looks", || folder.path().join("state.json").exists());
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::STOP).expect("the process is there");
+    std::thread::sleep(Duration::from_secs(6));
+    kill_process(pid, Signal::CONT).expect("the process is there");
+    let log = || std::fs::read_to_string(folder.path().join("watch.log")).expect("a log");
+    wait_until("it says so", || log().contains("the watch was blind"));
+    end(child, Signal::TERM);
+}

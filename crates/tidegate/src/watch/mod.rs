@@ -5,12 +5,13 @@
 //! - [`look_once`]: two looks, and whatever they show at once.
 //! - [`alerts`]: messages to people by whatever takes them ([`Watch::start_alerting`]).
 //! - [`state`]: [`StateKeeper`], what must outlive the process, and [`StateFile`].
-//! - `metrics.rs`: the same in numbers.
+//! - `sight.rs`: whether it could look at all. `metrics.rs`: the same in numbers.
 //!
 //! The rules and what may be set of them: [`Settings`], [`Rule`], [`RuleSettings`].
 
 pub mod alerts;
 mod metrics;
+mod sight;
 pub mod state;
 
 use std::collections::VecDeque;
@@ -33,6 +34,7 @@ pub use tidegate_redis::RedisSamples;
 
 use crate::{Error, Result};
 use alerts::{AlertSink, MAX_SINKS, Post, deliver};
+use sight::Sight;
 
 /// Closed findings that are kept; the oldest go first.
 const CLOSED: usize = 1_000;
@@ -296,10 +298,12 @@ async fn run(
     let mut tick = interval(every);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut kept_at = tokio::time::Instant::now();
+    let mut sight = Sight::new(kept_at, every);
     loop {
         let changed = tokio::select! {
             _ = tick.tick() => {
                 let rounds = tidegate_backend::watch::all(&mut sources).await;
+                sight.looked(tokio::time::Instant::now(), &rounds);
                 shared.take(rounds)
             }
             () = shared.post.changed.notified() => true,
