@@ -59,6 +59,10 @@ fn watching(folder: &Path, config: &str) -> Child {
     command(&args).stdout(Stdio::null()).stderr(log).spawn().expect("the binary runs")
 }
 
+fn log_of(folder: &Path) -> String {
+    std::fs::read_to_string(folder.join("watch.log")).expect("a log")
+}
+
 fn end(mut child: Child, signal: Signal) {
     kill_process(Pid::from_child(&child), signal).expect("the process is there");
     let began = Instant::now();
@@ -230,7 +234,7 @@ fn one_state_file_has_one_watch() {
     let (redis, folder) = (Redis::start(), folder());
     let config = format!("[watch]\nredis = {:?}\nstate_file = {:?}\n", redis.url(), folder.path().join("state.json"));
     let child = watching(folder.path(), &config);
-    wait_until("it has its state", || folder.path().join("state.json").exists());
+    wait_until("it has its state", || log_of(folder.path()).contains("watching "));
     let config = write(folder.path(), "second.toml", &config);
     let config = config.to_str().expect("UTF-8");
     run(&["watch", "--config", config]).expect(2, &["another watch", "state.json", "--state-file"]);
@@ -241,7 +245,7 @@ fn one_state_file_has_one_watch() {
     let child = watching(folder.path(), &std::fs::read_to_string(config).expect("it is there"));
     std::thread::sleep(Duration::from_secs(1));
     end(child, Signal::TERM);
-    let log = std::fs::read_to_string(folder.path().join("watch.log")).expect("a log");
+    let log = log_of(folder.path());
     assert!(log.contains("watching ") && !log.contains("another watch"), "{log}");
     let nowhere = folder.path().join("none/state.json");
     let nowhere = nowhere.to_str().expect("UTF-8");
@@ -254,12 +258,11 @@ fn a_watch_that_was_blind_says_so() {
     let (redis, folder) = (Redis::start(), folder());
     let config = format!("[watch]\nredis = {:?}\ninterval = \"100ms\"\n", redis.url());
     let child = watching(folder.path(), &config);
-    wait_until("it looks", || folder.path().join("state.json").exists());
+    wait_until("it looks", || log_of(folder.path()).contains("watching "));
     let pid = Pid::from_child(&child);
     kill_process(pid, Signal::STOP).expect("the process is there");
     std::thread::sleep(Duration::from_secs(6));
     kill_process(pid, Signal::CONT).expect("the process is there");
-    let log = || std::fs::read_to_string(folder.path().join("watch.log")).expect("a log");
-    wait_until("it says so", || log().contains("the watch was blind"));
+    wait_until("it says so", || log_of(folder.path()).contains("the watch was blind"));
     end(child, Signal::TERM);
 }

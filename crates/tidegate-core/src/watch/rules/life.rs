@@ -202,7 +202,7 @@ pub(in super::super) fn tell_restarted(view: &View) -> Told {
     let cause =
         if restart.times > 1 { format!("{cause}. That is the {}. time within minutes", restart.times) } else { cause };
     Told::new(severity, cause)
-        .with("starts", Some(restart.times.max(1)).map(u64::from))
+        .with("starts", Some(u64::from(restart.times.max(1))))
         .with("uptime_seconds", view.info.number("uptime_in_seconds"))
         .with("run_id", view.info.text("run_id"))
         .with("version", Some(version))
