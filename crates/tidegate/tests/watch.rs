@@ -105,6 +105,47 @@ async fn what_cannot_be_watched_is_refused() {
     assert!(why.contains("100ms"), "{why}");
 }
 
+/// Either part that is damaged is treated alike: it stops the start, or is kept for a look where that was asked for.
+#[tokio::test]
+async fn a_damaged_state_is_refused_or_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, damaged) = (folder.path().join("state"), folder.path().join("state.damaged"));
+    let alerts = br#"{"version":1,"servers":{},"alerts":{"a":[{"alert":5}]}}"#;
+    for text in [&b"{"[..], b"", b"{\"version\":9,\"servers\":{}}", b"\xff\xfe", alerts] {
+        std::fs::write(&file, text).unwrap();
+        let keeper = Arc::new(StateFile::new(&file));
+        let Err(Error::Configuration(why)) = start(&Server::default(), Some(keeper)).await else {
+            panic!("{text:?} is not refused")
+        };
+        assert!(why.contains("delete it to begin anew") && why.contains("state"), "{why}");
+        assert_eq!(std::fs::read(&file).unwrap(), text, "it is not touched");
+        let keeper = Arc::new(StateFile::new(&file).set_aside_if_damaged());
+        let watch = start(&Server::default(), Some(keeper)).await.unwrap();
+        watch.stop().await;
+        assert_eq!(std::fs::read(&damaged).unwrap(), text);
+        assert!(std::fs::read_to_string(&file).unwrap().contains("\"version\":1"), "it began anew");
+    }
+}
+
+/// A state is read once, and by one watch.
+#[tokio::test]
+async fn a_state_has_one_watch() {
+    let folder = tempfile::tempdir().unwrap();
+    let keeper = || Some(Arc::new(StateFile::new(folder.path().join("state"))) as Arc<dyn StateKeeper>);
+    let first = start(&Server::default(), keeper()).await.unwrap();
+    let Err(Error::Configuration(why)) = start(&Server::default(), keeper()).await else { panic!("it is not refused") };
+    assert!(why.contains("another watch") && why.contains("end that one"), "{why}");
+    first.stop().await;
+    let second = start(&Server::default(), keeper()).await.unwrap();
+    drop(second);
+    start(&Server::default(), keeper()).await.unwrap().stop().await;
+    let nowhere = Arc::new(StateFile::new(folder.path().join("none/state")));
+    let Err(Error::Configuration(why)) = start(&Server::default(), Some(nowhere)).await else {
+        panic!("it is started")
+    };
+    assert!(why.contains("mkdir -p"), "{why}");
+}
+
 /// A disk that takes nothing stops no watch.
 #[tokio::test]
 async fn a_state_that_cannot_be_kept_stops_nothing() {

@@ -9,8 +9,7 @@ use serde_json::json;
 use tidegate::core::Millis;
 use tidegate::watch::alerts::{self, AlertSink};
 use tidegate::watch::{
-    self, Change, Finding, Judge, Memory, Once, Purpose, Settings, Severity, Silence, StateFile, StateKeeper, Watch,
-    WatchOptions,
+    self, Change, Finding, Memory, Once, Purpose, Severity, Silence, StateFile, StateKeeper, Watch, WatchOptions,
 };
 use tidegate_server::{RedisWatch, finding_json};
 use tokio::sync::broadcast::error::RecvError;
@@ -83,7 +82,8 @@ pub fn run(args: Args) -> Result {
         return runtime::run(async { once(&args, watch::look_once(sources, &options).await) });
     }
     super::serve::start_log(&log)?;
-    let keeper = keeper(args.state_file.as_ref().or(config.state_file.as_ref()));
+    let keeper = args.state_file.as_ref().or(config.state_file.as_ref());
+    let keeper = keeper.map(|file| Arc::new(StateFile::new(file)) as Arc<dyn StateKeeper>);
     runtime::start(None)?.block_on(async {
         let signal = runtime::interrupted();
         let watching = Watch::start_alerting(sources, options.clone(), keeper, config.sinks.0).await?;
@@ -108,10 +108,6 @@ pub fn run(args: Args) -> Result {
         watching.stop().await;
         told
     })
-}
-
-fn keeper(file: Option<&PathBuf>) -> Option<Arc<dyn StateKeeper>> {
-    file.map(|file| Arc::new(StateFile::new(file)) as Arc<dyn StateKeeper>)
 }
 
 /// Sends a test message to each of `sinks`.
@@ -151,10 +147,8 @@ pub async fn beside(config: &WatchConfig, ledger: Option<&Path>) -> Result<Optio
             "watch.state_file is not set: after a restart what is open is told again, and alerts that wait are lost"
         );
     }
-    let keeper = keeper(file.as_ref());
-    if let Some(keeper) = &keeper {
-        set_aside_if_damaged(&**keeper);
-    }
+    // A shop is opened whatever became of what its watch remembers.
+    let keeper = file.map(|file| Arc::new(StateFile::new(file).set_aside_if_damaged()) as Arc<dyn StateKeeper>);
     let watching = Watch::start_alerting(sources, options, keeper, config.sinks.0.clone()).await?;
     let mut changes = watching.changes();
     let log = tokio::spawn(async move {
@@ -169,24 +163,6 @@ pub async fn beside(config: &WatchConfig, ledger: Option<&Path>) -> Result<Optio
     let shown =
         RedisWatch { watch: Arc::new(watching), urls: config.redis.clone(), authority: config.authority.clone() };
     Ok(Some(Beside { shown, log }))
-}
-
-/// A shop is opened whatever became of what its watch remembers: a text that is none is kept for a look, and said. What cannot be
-/// read at all is an error of the watch's start.
-fn set_aside_if_damaged(keeper: &dyn StateKeeper) {
-    let Ok(Some(text)) = keeper.load() else { return };
-    let Err(why) = Judge::restore(Settings::default(), &text) else { return };
-    match keeper.set_aside() {
-        Ok(there) => tracing::error!(
-            file = keeper.place(),
-            %why,
-            kept = there,
-            "the watch begins anew, since what it had kept cannot be read: what is open is told again, and alerts that waited are lost"
-        ),
-        Err(e) => {
-            tracing::error!(file = keeper.place(), %why, error = %e, "what the watch had kept cannot be read, nor set aside")
-        }
-    }
 }
 
 /// A watch that runs beside a server. Dropped, it ends.

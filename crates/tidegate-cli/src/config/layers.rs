@@ -165,7 +165,7 @@ impl Layers {
         };
         match (twin, raw) {
             (None, raw) => self.set(key, raw, origin),
-            (Some(_), _) if siblings.keys().any(|name| name.get_ref() == key.path) => {
+            (Some(_), _) if siblings.keys().any(|name| Some(&**name.get_ref()) == key.path.rsplit('.').next()) => {
                 self.fault(&origin, format_args!("{path} and {} are both set; keep one of them", key.path));
             }
             (Some(_), Raw::Text(file)) => self.set_from_file(key, &file, origin),
@@ -289,6 +289,11 @@ mod tests {
             ("threads = 1", &[], "t.toml:1: threads is \"1\", but it must be 0 or a whole number from 2 to 1024"),
             ("[limits]\nconnections = 1", &[], "t.toml:2: limits.connections is \"1\", but it must be 0 or a whole"),
             ("ledger = \"sqlite:a\"\nledger_file = \"b\"", &[], "t.toml:2: ledger_file and ledger are both set"),
+            (
+                "[watch]\nredis = \"redis://a\"\nredis_file = \"b\"",
+                &[],
+                "t.toml:3: watch.redis_file and watch.redis are both set",
+            ),
             ("ledger_file = \"/nonexistent/x\"", &[], "t.toml:1: ledger_file: cannot read /nonexistent/x"),
             (
                 "",

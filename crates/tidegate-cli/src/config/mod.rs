@@ -34,7 +34,7 @@ use layers::Layers;
 use value::Value;
 
 /// Flags of every command that reads the configuration.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Clone, Default, clap::Args)]
 pub struct ConfigArgs {
     /// Configuration file (TOML); tidegate.example.toml documents every key
     #[arg(long, value_name = "FILE", env = "TIDEGATE_CONFIG")]
@@ -57,6 +57,19 @@ pub struct ConfigArgs {
     /// Do not act on deadlines in this process
     #[arg(long)]
     pub no_workers: bool,
+}
+
+/// Without the passwords of the URLs.
+impl std::fmt::Debug for ConfigArgs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = |url: &Option<String>| url.as_deref().map(value::without_password);
+        f.debug_struct("ConfigArgs")
+            .field("config", &self.config)
+            .field("listen", &self.listen)
+            .field("ledger", &shown(&self.ledger))
+            .field("store", &shown(&self.store))
+            .finish_non_exhaustive()
+    }
 }
 
 /// What a server runs with.
@@ -341,6 +354,37 @@ mod tests {
         assert_eq!(config.cache, CacheOptions::default());
         assert_eq!(config.queues, QueueOptions::default());
         assert_eq!(config.feed, FeedOptions::default());
+    }
+
+    /// Whoever logs it with `{:?}` gives nothing away.
+    #[test]
+    fn no_secret_is_in_what_is_debugged() {
+        let dir = tempfile::tempdir().unwrap();
+        let hash = "5ec4e7".repeat(11)[..64].to_owned();
+        let toml = format!(
+            "store = \"redis://u:s3cret@h\"\n\
+             [watch]\nredis = [\"redis://:s3cret@a\", \"redis://u:s3cret@b\"]\n\
+             [cache.namespace.x]\nurl = \"http://h/s3cret/{{key}}?token=s3cret\"\nheaders = {{ A = \"s3cret\" }}\n\
+             [[watch.sink]]\nkind = \"smtp\"\nurl = \"smtps://u:s3cret@h\"\nfrom = \"a@b.example\"\nto = \"c@d.example\"\n\
+             [[watch.sink]]\nkind = \"webhook\"\nurl = \"https://h/s3cret\"\ntemplate = '{{\"key\": \"s3cret\"}}'\n\
+             [[tokens]]\nname = \"web\"\nrole = \"shop\"\nsha256 = \"{hash}\"\n"
+        );
+        let file = dir.path().join("t.toml");
+        std::fs::write(&file, toml).unwrap();
+        let args =
+            ConfigArgs { config: Some(file), ledger: Some("mysql://u:s3cret@h/d".to_owned()), ..ConfigArgs::default() };
+        let env = [("TIDEGATE_WATCH_SINK_2_SECRET".to_owned(), "s3cret".to_owned())];
+        let loaded = Config::from_layers(&args, []).unwrap();
+        let mut layers = Layers::default();
+        layers.read_file(args.config.as_deref().unwrap());
+        layers.read_env(env);
+        let told = format!("{args:?} {loaded:?} {layers:?}");
+        assert!(!told.contains("s3cret") && !told.contains("5ec4e7"), "{told}");
+        // It is there, and read.
+        assert!(
+            loaded.watch.redis[0].contains("s3cret") && loaded.namespaces.len() == 1 && told.contains("web"),
+            "{told}"
+        );
     }
 
     #[test]

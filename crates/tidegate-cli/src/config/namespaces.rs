@@ -195,8 +195,12 @@ pub fn from_env(layers: &mut Layers, variable: &str, text: &str) -> bool {
             Some(header) => (header, secret(layers, &name, "headers", text, at)),
             None => (header, Some((text.to_owned(), at))),
         };
-        if let Some((value, origin)) = value {
-            set_header(layers, &name, &header.replace('_', "-"), value, origin);
+        let header = header.replace('_', "-");
+        let other = |entry: &Entry| Some(entry.headers.get(&header.to_lowercase())?.origin.variable()?.to_owned());
+        if let Some(other) = layers.namespaces.get(&name).and_then(other) {
+            both(layers, &name, variable, &other);
+        } else if let Some((value, origin)) = value {
+            set_header(layers, &name, &header, value, origin);
         }
         return true;
     }
@@ -210,12 +214,21 @@ pub fn from_env(layers: &mut Layers, variable: &str, text: &str) -> bool {
     });
     let Some((key, name, is_file)) = found else { return false };
     let name = named(layers, name);
-    if !is_file {
+    let other = |entry: &Entry| Some(entry.values.get(leaf(key))?.origin.variable()?.to_owned());
+    if let Some(other) = layers.namespaces.get(&name).and_then(other) {
+        both(layers, &name, variable, &other);
+    } else if !is_file {
         set(layers, &name, key, Raw::Text(text.to_owned()), at);
     } else if let Some((text, origin)) = secret(layers, &name, leaf(key), text, at) {
         set(layers, &name, key, Raw::Text(text), origin);
     }
     true
+}
+
+/// The file's is overruled by a variable; two variables for one value contradict each other.
+fn both(layers: &mut Layers, name: &str, variable: &str, other: &str) {
+    let at = Origin::Env(variable.to_owned());
+    fault(layers, name, &at, format_args!(": it and {other} are both set; keep one of them"));
 }
 
 /// The namespace that a variable means.
@@ -337,6 +350,35 @@ mod tests {
         layers.read_env(env.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())));
         let built = built(&mut layers);
         (layers, built)
+    }
+
+    #[test]
+    fn a_value_has_one_variable() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f");
+        std::fs::write(&file, "http://h/{key}\n").unwrap();
+        let file = file.to_str().unwrap();
+        let url = ("TIDEGATE_CACHE_NAMESPACE_X_URL", "http://i/{key}");
+        let url_file = ("TIDEGATE_CACHE_NAMESPACE_X_URL_FILE", file);
+        for (more, want) in [
+            (
+                &[url_file][..],
+                "NAMESPACE_X_URL_FILE: cache.namespace.x: it and TIDEGATE_CACHE_NAMESPACE_X_URL are both set",
+            ),
+            (
+                &[
+                    ("TIDEGATE_CACHE_NAMESPACE_X_HEADERS_A_B", "1"),
+                    ("TIDEGATE_CACHE_NAMESPACE_X_HEADERS_A_B_FILE", file),
+                ],
+                "X_HEADERS_A_B_FILE: cache.namespace.x: it and TIDEGATE_CACHE_NAMESPACE_X_HEADERS_A_B are both set",
+            ),
+        ] {
+            let (layers, _) = read("", &[&[url], more].concat());
+            assert!(layers.faults.len() == 1 && layers.faults[0].contains(want), "{:?}", layers.faults);
+        }
+        // A variable overrules the file, whichever of the two each sets.
+        let (layers, made) = read("[cache.namespace.x]\nurl = \"http://i/{key}\"\n", &[url_file]);
+        assert_eq!((layers.faults.len(), made.len()), (0, 1), "{:?}", layers.faults);
     }
 
     const WHOLE: &str = r#"

@@ -12,7 +12,7 @@ pub const ROLES: [&str; 3] = ["read", "shop", "ops"];
 const MAX_NAME: usize = 64;
 
 /// A token as the configuration gives it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Shown in logs and in `config check`.
     pub name: String,
@@ -22,6 +22,13 @@ pub struct Entry {
     pub sha256: String,
     /// Where it was written.
     pub origin: Origin,
+}
+
+/// Without the hash: of a token that somebody made up it tells enough to guess it.
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} as {} from {}", self.name, self.role, self.origin)
+    }
 }
 
 impl Entry {

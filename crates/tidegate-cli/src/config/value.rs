@@ -58,7 +58,7 @@ impl fmt::Display for Origin {
 }
 
 /// A value as it was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Raw {
     /// Text: quoted in the file, or from the environment, a flag, a secret's file.
     Text(String),
@@ -68,6 +68,16 @@ pub enum Raw {
     Decimal(String),
     /// A bare `true` or `false` of the file.
     Bool(bool),
+}
+
+/// Without the text: whether it holds a secret is known to its key alone.
+impl fmt::Debug for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Raw::Text(_) => f.write_str("***"),
+            Raw::Integer(_) | Raw::Decimal(_) | Raw::Bool(_) => write!(f, "{self}"),
+        }
+    }
 }
 
 impl fmt::Display for Raw {

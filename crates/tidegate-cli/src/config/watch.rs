@@ -13,7 +13,7 @@ use toml::de::DeValue;
 use super::keys::{self, Key, WATCH_RULE_KEYS};
 use super::layers::{Layers, raw_of};
 use super::sinks::{self, Sinks};
-use super::value::{Origin, Raw, Value};
+use super::value::{self, Origin, Raw, Value};
 
 /// What the path of each key begins with; `NAME` stands for the rule's.
 const PREFIX: &str = "watch.rule.NAME.";
@@ -26,7 +26,7 @@ const VARIABLE: &str = "TIDEGATE_WATCH_RULE_";
 pub type Entry = BTreeMap<&'static str, Value>;
 
 /// How Redis is watched.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct WatchConfig {
     /// The servers, by their URLs; the store's, if none are named and it is one.
     pub redis: Vec<String>,
@@ -40,6 +40,20 @@ pub struct WatchConfig {
     pub state_file: Option<PathBuf>,
     /// Where alerts go.
     pub sinks: Sinks,
+}
+
+/// Without the passwords of the URLs.
+impl std::fmt::Debug for WatchConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let redis: Vec<String> = self.redis.iter().map(|url| value::without_password(url)).collect();
+        f.debug_struct("WatchConfig")
+            .field("redis", &redis)
+            .field("interval", &self.interval)
+            .field("settings", &self.settings)
+            .field("state_file", &self.state_file)
+            .field("sinks", &self.sinks)
+            .finish_non_exhaustive()
+    }
 }
 
 fn leaf(key: &Key) -> &'static str {

@@ -59,6 +59,10 @@ fn watching(folder: &Path, config: &str) -> Child {
     command(&args).stdout(Stdio::null()).stderr(log).spawn().expect("the binary runs")
 }
 
+fn log_of(folder: &Path) -> String {
+    std::fs::read_to_string(folder.join("watch.log")).expect("a log")
+}
+
 fn end(mut child: Child, signal: Signal) {
     kill_process(Pid::from_child(&child), signal).expect("the process is there");
     let began = Instant::now();
@@ -212,13 +216,53 @@ fn serve_opens_beside_a_damaged_state_of_its_watch() {
     let config = write(folder.path(), "serve.toml", &redis.config(&hook(&hooks)));
     let config = ["--config", config.to_str().expect("UTF-8")];
     redis.fill();
-    for damaged in ["garbage", ""] {
+    let alerts = r#"{"version":1,"servers":{},"alerts":{"webhook-127.0.0.1":[{"alert":5}]}}"#;
+    for damaged in ["garbage".as_bytes(), b"", alerts.as_bytes(), b"{\"version\":1,\xff\xfe"] {
         let before = hooks.wait_for(0).len();
-        write(folder.path(), "ledger.db.watch", damaged);
+        std::fs::write(folder.path().join("ledger.db.watch"), damaged).expect("it can be written");
         let serve = Serve::start(folder.path(), &config);
         assert_eq!(hooks.wait_for(before + 1).len(), before + 1, "it watches");
         assert_eq!(serve.stop(Signal::TERM).0, Some(0));
-        let kept = std::fs::read_to_string(folder.path().join("ledger.db.watch.damaged")).expect("it is kept");
+        let kept = std::fs::read(folder.path().join("ledger.db.watch.damaged")).expect("it is kept");
         assert_eq!(kept, damaged);
     }
+}
+
+/// Two watches on one state file would overwrite what the other knows; a killed one is in nobody's way.
+#[test]
+fn one_state_file_has_one_watch() {
+    let (redis, folder) = (Redis::start(), folder());
+    let config = format!("[watch]\nredis = {:?}\nstate_file = {:?}\n", redis.url(), folder.path().join("state.json"));
+    let child = watching(folder.path(), &config);
+    wait_until("it has its state", || log_of(folder.path()).contains("watching "));
+    let config = write(folder.path(), "second.toml", &config);
+    let config = config.to_str().expect("UTF-8");
+    run(&["watch", "--config", config]).expect(2, &["another watch", "state.json", "--state-file"]);
+    let ledger = format!("sqlite:{}", folder.path().join("ledger.db").display());
+    let serve = ["serve", "--config", config, "--ledger", &ledger, "--listen", "127.0.0.1:0"];
+    run(&serve).expect(2, &["another watch", "state.json"]);
+    end(child, Signal::KILL);
+    let child = watching(folder.path(), &std::fs::read_to_string(config).expect("it is there"));
+    std::thread::sleep(Duration::from_secs(1));
+    end(child, Signal::TERM);
+    let log = log_of(folder.path());
+    assert!(log.contains("watching ") && !log.contains("another watch"), "{log}");
+    let nowhere = folder.path().join("none/state.json");
+    let nowhere = nowhere.to_str().expect("UTF-8");
+    run(&["watch", "--redis", &redis.url(), "--state-file", nowhere]).expect(2, &["mkdir -p", "does not exist"]);
+}
+
+/// A watch that did not run for a while has not seen what was then.
+#[test]
+fn a_watch_that_was_blind_says_so() {
+    let (redis, folder) = (Redis::start(), folder());
+    let config = format!("[watch]\nredis = {:?}\ninterval = \"100ms\"\n", redis.url());
+    let child = watching(folder.path(), &config);
+    wait_until("it looks", || log_of(folder.path()).contains("watching "));
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::STOP).expect("the process is there");
+    std::thread::sleep(Duration::from_secs(6));
+    kill_process(pid, Signal::CONT).expect("the process is there");
+    wait_until("it says so", || log_of(folder.path()).contains("the watch was blind"));
+    end(child, Signal::TERM);
 }

@@ -62,6 +62,10 @@ fn what_is_wrong_is_told_and_mended() {
 fn usage_and_servers_that_are_not_there() {
     let doctor = |more: &[&str]| run(&[&["doctor", "--redis"][..], more].concat());
     doctor(&["redis://u:secret@127.0.0.1:9", "--role", "state"]).expect(3, &["127.0.0.1:9", "check the URL"]);
+    for (url, cause) in [("redis://127.0.0.1:9", "Connection refused"), ("redis://none.invalid", "lookup")] {
+        let told = doctor(&[url, "--role", "state"]).expect(3, &[cause]).err;
+        assert_eq!(told.matches(cause).count(), 1, "{told}");
+    }
     doctor(&["http://h", "--role", "state"]).expect(2, &["redis://"]);
     doctor(&["redis://127.0.0.1:9"]).expect(2, &["--role"]);
     doctor(&["redis://127.0.0.1:9", "--role", "queue"]).expect(2, &["shared"]);

@@ -28,6 +28,9 @@ const MAX_STATE: usize = 64 << 20;
 const FLAPPING_MS: i64 = 15 * 60_000;
 /// The longest that a flapping one must be well.
 const LONGEST_QUIET_MS: u64 = 10 * 60_000;
+/// What happens again while it is open is told anew so often, then at each doubling: a server that is started every few seconds is
+/// one trouble, not a thousand.
+const AGAIN: u32 = 4;
 /// The form of saved states.
 const VERSION: u32 = 1;
 
@@ -61,6 +64,8 @@ struct Window {
     closed_at: Option<Millis>,
     /// How often it opened again soon after its closing.
     flaps: u32,
+    /// How often what it tells happened again while it was open.
+    again: u32,
 }
 
 /// What a sample changes.
@@ -92,7 +97,15 @@ impl Window {
         let flaps = self.closed_at.is_some_and(|closed| (0..FLAPPING_MS).contains(&at.since(closed)));
         self.flaps = if flaps { self.flaps.saturating_add(1) } else { 0 };
         self.well_since = None;
+        self.again = 0;
         Step::Open
+    }
+
+    /// What is open happened again; whether that is told.
+    fn happens_again(&mut self) -> bool {
+        self.well_since = None;
+        self.again = self.again.saturating_add(1);
+        self.again < AGAIN || self.again.is_power_of_two()
     }
 
     fn may_close(&mut self, well: bool, at: Millis, settings: &RuleSettings) -> Step {
@@ -117,7 +130,7 @@ impl Window {
 
 /// Why a saved state cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadState(String);
+pub struct BadState(pub String);
 
 impl std::fmt::Display for BadState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -205,6 +218,7 @@ impl Judge {
     fn judge_silence(&mut self, sample: &Sample, kind: Silence, why: &str, waited_ms: f64) -> Vec<Change> {
         let settings = self.settings.of(Rule::BlockedServer);
         let server = self.servers.entry(sample.address.clone()).or_default();
+        server.known.follow_clock(sample.at);
         server.known.learn_silence(sample.at);
         // Nobody knows how the rest is: what was well for a while must be seen to be well again.
         for (rule, window) in &mut server.windows {
@@ -229,6 +243,8 @@ impl Judge {
         let server = self.servers.entry(sample.address.clone()).or_default();
         (server.set, server.is_master) = (set, !is_replica);
         let last = server.history.back().copied();
+        server.known.follow_clock(sample.at);
+        let earlier = server.known.clone();
         if server.known.learn(sample, answer, &facts, last.as_ref()) {
             server.history.clear();
             server.windows.values_mut().for_each(|window| window.bad = 0);
@@ -261,7 +277,14 @@ impl Judge {
                 Measure::Level(level) => level,
                 Measure::Unknown | Measure::Between => 0.0,
             };
-            changes.extend(server.step(rule, measure, sample, &settings, || rules::tell(rule, &view, level)));
+            let told = || rules::tell(rule, &view, level);
+            if known.happened(rule) != earlier.happened(rule)
+                && matches!(measure, Measure::Level(_))
+                && level >= settings.threshold
+            {
+                changes.extend(server.end_for_another(rule, sample, told));
+            }
+            changes.extend(server.step(rule, measure, sample, &settings, told));
         }
         server.history.push_back(facts);
         if server.history.len() > HISTORY {
@@ -312,6 +335,15 @@ impl Judge {
 }
 
 impl Server {
+    /// Something of the same kind happened while it is open: the finding of the one before is over, that of this one opens.
+    fn end_for_another(&mut self, rule: Rule, sample: &Sample, told: impl FnOnce() -> Told) -> Vec<Change> {
+        let window = self.windows.entry(rule).or_default();
+        let Some(before) = self.open.get_mut(&rule).filter(|_| window.happens_again()) else { return Vec::new() };
+        let now = opened(rule, sample, told());
+        let before = std::mem::replace(before, now.clone());
+        vec![Change::Closed(Finding { closed_at: Some(sample.at), ..before }), Change::Opened(now)]
+    }
+
     fn step(
         &mut self,
         rule: Rule,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::facts::{Facts, grown};
 use super::info::Info;
 use super::sample::{Answer, Sample};
+use super::settings::Rule;
 use crate::Millis;
 
 /// An event is worth telling for so long.
@@ -29,6 +30,8 @@ pub struct Known {
     run_id: Option<String>,
     version: Option<String>,
     seen_at: Option<Millis>,
+    /// When it was looked at last, answered or not.
+    looked_at: Option<Millis>,
     pub(super) silent_since: Option<Millis>,
     policy: Option<String>,
     keys: Option<u64>,
@@ -57,6 +60,9 @@ pub(super) struct Restart {
     pub(super) keys_before: Option<u64>,
     pub(super) version_before: Option<String>,
     pub(super) away_ms: i64,
+    /// How many there were, each within minutes of the one before.
+    #[serde(default)]
+    pub(super) times: u32,
 }
 
 /// `maxmemory-policy` was changed.
@@ -131,6 +137,36 @@ impl Known {
         self.run_id.as_deref()
     }
 
+    /// A clock that was set back takes what is remembered with it: nothing lies ahead, and nothing becomes news again when the clock
+    /// comes by.
+    pub(super) fn follow_clock(&mut self, at: Millis) {
+        let last = self.looked_at.replace(at).or(self.seen_at);
+        let Some(back) = last.map(|last| last.since(at)).filter(|back| *back > 0) else { return };
+        let remembered = [
+            self.seen_at.as_mut(),
+            self.silent_since.as_mut(),
+            self.replicas.as_mut().map(|(_, at)| at),
+            self.waste.as_mut().map(|(_, at)| at),
+            self.restart.as_mut().map(|restart| &mut restart.at),
+            self.policy_change.as_mut().map(|change| &mut change.at),
+            self.loss.as_mut().map(|loss| &mut loss.at),
+            self.suspect.as_mut().map(|suspect| &mut suspect.at),
+        ];
+        for at in remembered.into_iter().flatten() {
+            *at = at.plus(-back);
+        }
+    }
+
+    /// When what `rule` tells happened last, if it tells of something that happens at once.
+    pub(super) fn happened(&self, rule: Rule) -> Option<Millis> {
+        match rule {
+            Rule::Restarted => self.restart.as_ref().map(|restart| restart.at),
+            Rule::PolicyChanged => self.policy_change.as_ref().map(|change| change.at),
+            Rule::DataLost => self.loss.as_ref().map(|loss| loss.at),
+            _ => None,
+        }
+    }
+
     /// Takes in that it did not answer.
     pub(super) fn learn_silence(&mut self, at: Millis) {
         self.silent_since.get_or_insert(at);
@@ -174,6 +210,12 @@ impl Known {
             keys_before: self.keys,
             version_before: self.version.clone(),
             away_ms: at.since(seen_at).max(0),
+            times: self
+                .restart
+                .as_ref()
+                .filter(|last| last.is_recent(at))
+                .map_or(0, |last| last.times)
+                .saturating_add(1),
         })
     }
 

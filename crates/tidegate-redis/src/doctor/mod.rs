@@ -92,6 +92,7 @@ fn failed(host: &Host, e: RedisError) -> Error {
             format!("{address} does not let us in; check user and password in the URL; the user needs INFO at least");
         return Error::new(ErrorKind::Configuration, why).because(e);
     }
+    // The cause is in the words already.
     let why = format!("{address} does not answer ({}); check the URL and whether the server runs", in_words(&e));
-    Error::new(ErrorKind::Unavailable, why).because(e)
+    Error::new(ErrorKind::Unavailable, why)
 }

@@ -423,6 +423,13 @@ pub static CATALOGUE: &[Metric] = &[
         "Looks of the watch at a server: `answer`, `silence`.",
     ),
     metric(
+        "tidegate_watch_blind_total",
+        Kind::Counter,
+        Unit::Count,
+        &[],
+        "Times that the watch saw nothing for five seconds and more beyond its interval, since its process did not get its turn.",
+    ),
+    metric(
         "tidegate_watch_alerts_total",
         Kind::Counter,
         Unit::Count,

@@ -22,6 +22,11 @@ pub(super) fn count(rounds: &[Round]) {
     }
 }
 
+/// The watch saw nothing for a while.
+pub(super) fn blind() {
+    metrics::counter!("tidegate_watch_blind_total").increment(1);
+}
+
 /// The memory of each server.
 pub(super) fn memory<'a>(all: impl Iterator<Item = &'a Memory>) {
     for memory in all {

@@ -5,12 +5,13 @@
 //! - [`look_once`]: two looks, and whatever they show at once.
 //! - [`alerts`]: messages to people by whatever takes them ([`Watch::start_alerting`]).
 //! - [`state`]: [`StateKeeper`], what must outlive the process, and [`StateFile`].
-//! - `metrics.rs`: the same in numbers.
+//! - `sight.rs`: whether it could look at all. `metrics.rs`: the same in numbers.
 //!
 //! The rules and what may be set of them: [`Settings`], [`Rule`], [`RuleSettings`].
 
 pub mod alerts;
 mod metrics;
+mod sight;
 pub mod state;
 
 use std::collections::VecDeque;
@@ -22,7 +23,7 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 
-pub use state::{StateFile, StateKeeper};
+pub use state::{Claim, StateFile, StateKeeper};
 pub use tidegate_backend::watch::{Round, SampleSource};
 pub use tidegate_core::watch::{
     Answer, BadState, Change, Client, Config, Finding, Host, Info, Judge, Memory, Purpose, Reply, Rule, RuleSettings,
@@ -33,6 +34,7 @@ pub use tidegate_redis::RedisSamples;
 
 use crate::{Error, Result};
 use alerts::{AlertSink, MAX_SINKS, Post, deliver};
+use sight::Sight;
 
 /// Closed findings that are kept; the oldest go first.
 const CLOSED: usize = 1_000;
@@ -103,6 +105,8 @@ pub struct Watch {
     early: Mutex<Option<broadcast::Receiver<Change>>>,
     stop: watch::Sender<bool>,
     task: Mutex<Option<JoinHandle<()>>>,
+    /// What is kept is this watch's until it keeps nothing more.
+    claim: Mutex<Option<Claim>>,
 }
 
 struct Shared {
@@ -121,7 +125,8 @@ impl Watch {
     /// Begins to look at `sources`, each as often as `options` say, going on from what `keeper` has.
     ///
     /// # Errors
-    /// [`Error::Configuration`]: the interval is out of its bounds, or the kept state cannot be read.
+    /// [`Error::Configuration`]: the interval is out of its bounds, the kept state cannot be read, or another watch keeps its own
+    /// there.
     pub async fn start(
         sources: Vec<Box<dyn SampleSource>>,
         options: WatchOptions,
@@ -151,7 +156,7 @@ impl Watch {
                 "a watch has at most {MAX_SINKS} sinks, each with a name of its own"
             )));
         }
-        let (judge, post) = restored(options.settings.clone(), keeper.clone(), sinks).await?;
+        let (judge, post, claim) = restored(options.settings.clone(), keeper.clone(), &sinks).await?;
         let shared = Arc::new(Shared {
             judge: Mutex::new(judge),
             closed: Mutex::new(VecDeque::new()),
@@ -162,7 +167,7 @@ impl Watch {
         let early = Mutex::new(Some(shared.changes.subscribe()));
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(run(Arc::clone(&shared), sources, options.interval, stopped));
-        Ok(Self { shared, early, stop, task: Mutex::new(Some(task)) })
+        Ok(Self { shared, early, stop, task: Mutex::new(Some(task)), claim: Mutex::new(claim) })
     }
 
     /// What is open now, by server and rule.
@@ -198,6 +203,7 @@ impl Watch {
             // It ends by itself; how is of no interest.
             let _ = task.await;
         }
+        drop(locked(&self.claim).take());
     }
 }
 
@@ -212,26 +218,66 @@ impl Drop for Watch {
 /// The field of the kept state that has the messages which are not delivered; the rest is the judge's.
 const ALERTS: &str = "alerts";
 
+/// What is kept, or what is known before anything was; and the claim on it.
 async fn restored(
     settings: Settings,
     keeper: Option<Arc<dyn StateKeeper>>,
-    sinks: Vec<Arc<dyn AlertSink>>,
-) -> Result<(Judge, Post)> {
-    let place = keeper.as_ref().map_or_else(String::new, |keeper| keeper.place());
-    let bad = |e: String| Error::Configuration(format!("the state of the watch cannot be read ({place}): {e}"));
-    let text = match keeper {
-        Some(keeper) => blocking(move || keeper.load()).await.map_err(|e| bad(e.to_string()))?,
-        None => None,
+    sinks: &[Arc<dyn AlertSink>],
+) -> Result<(Judge, Post, Option<Claim>)> {
+    let anew = |settings| (Judge::new(settings), Post::new(sinks.to_vec()));
+    let Some(keeper) = keeper else {
+        let (judge, post) = anew(settings);
+        return Ok((judge, post, None));
     };
-    let Some(text) = text else {
-        let post = Post::restore(sinks, Value::Null).map_err(|e| bad(e.to_string()))?;
-        return Ok((Judge::new(settings), post));
+    let place = keeper.place();
+    let (held, loading) = (Arc::clone(&keeper), Arc::clone(&keeper));
+    let claim = blocking(move || held.claim()).await.map_err(|e| Error::Configuration(e.to_string()))?;
+    let damage = match blocking(move || loading.load()).await {
+        Ok(None) => None,
+        Ok(Some(text)) => match read(&settings, sinks, &text) {
+            Ok((judge, post)) => return Ok((judge, post, Some(claim))),
+            Err(why) => Some(why),
+        },
+        Err(e) if e.kind() == std::io::ErrorKind::InvalidData => Some(format!("it is no text: {e}")),
+        Err(e) => {
+            let why = "check the path and its permissions";
+            return Err(Error::Configuration(format!("the state of the watch cannot be read ({place}): {e}; {why}")));
+        }
     };
-    let judge = Judge::restore(settings, &text).map_err(|e| Error::Configuration(format!("{place}: {e}")))?;
-    // An older Tidegate kept none.
-    let kept = serde_json::from_str::<Map<String, Value>>(&text).ok().and_then(|mut all| all.remove(ALERTS));
-    let post = Post::restore(sinks, kept.unwrap_or_default())
-        .map_err(|e| bad(format!("{e}; delete it to begin anew: open findings are then told again")))?;
+    if let Some(why) = damage {
+        let aside = blocking(move || keeper.set_aside()).await;
+        match aside {
+            Ok(there) => tracing::error!(
+                file = place,
+                why,
+                kept = there,
+                "the watch begins anew, since what it had kept cannot be read: what is open is told again, and alerts that waited are lost"
+            ),
+            Err(e) => {
+                let nor = match e.kind() {
+                    std::io::ErrorKind::Unsupported => String::new(),
+                    _ => format!(", nor set aside: {e}"),
+                };
+                return Err(Error::Configuration(format!(
+                    "the state of the watch cannot be read ({place}): {why}{nor}; delete it to begin anew: open findings are then \
+                     told again, and alerts that waited are lost"
+                )));
+            }
+        }
+    }
+    let (judge, post) = anew(settings);
+    Ok((judge, post, Some(claim)))
+}
+
+/// Both parts of a kept text, or why it cannot be used.
+fn read(settings: &Settings, sinks: &[Arc<dyn AlertSink>], text: &str) -> std::result::Result<(Judge, Post), String> {
+    let judge = Judge::restore(settings.clone(), text).map_err(|BadState(why)| why)?;
+    let mut all: Map<String, Value> = serde_json::from_str(text).map_err(|e| e.to_string())?;
+    let post = match all.remove(ALERTS) {
+        Some(kept) => Post::restore(sinks.to_vec(), kept).map_err(|e| format!("its {ALERTS:?}: {e}"))?,
+        // An older Tidegate kept none.
+        None => Post::new(sinks.to_vec()),
+    };
     Ok((judge, post))
 }
 
@@ -252,10 +298,12 @@ async fn run(
     let mut tick = interval(every);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut kept_at = tokio::time::Instant::now();
+    let mut sight = Sight::new(kept_at, every);
     loop {
         let changed = tokio::select! {
             _ = tick.tick() => {
                 let rounds = tidegate_backend::watch::all(&mut sources).await;
+                sight.looked(tokio::time::Instant::now(), &rounds);
                 shared.take(rounds)
             }
             () = shared.post.changed.notified() => true,

@@ -4,12 +4,23 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+/// For as long as it lives, nobody else uses what it claims.
+pub type Claim = Box<dyn Send>;
+
 /// Keeps a text. Its calls may wait for a disk: they are made where that stops nobody.
 pub trait StateKeeper: Send + Sync + 'static {
+    /// Takes it for a watch, before anything is read: two that keep in one place would overwrite each other.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`]: another watch has it. Else: nothing can be kept there. The text says what to do.
+    fn claim(&self) -> io::Result<Claim> {
+        Ok(Box::new(()))
+    }
+
     /// The text that was kept last; `None` before the first.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// It cannot be read; [`io::ErrorKind::InvalidData`]: it is no text.
     fn load(&self) -> io::Result<Option<String>>;
 
     /// Keeps `text` in place of the last: whole, or not at all.
@@ -26,36 +37,78 @@ pub trait StateKeeper: Send + Sync + 'static {
     /// Keeps a text that cannot be used elsewhere, for a look at it, so that the next begins anew; where.
     ///
     /// # Errors
-    /// It cannot, and is where it was.
+    /// [`io::ErrorKind::Unsupported`]: it is not meant to, and who starts the watch is told. Else: it cannot, and is where it was.
     fn set_aside(&self) -> io::Result<String> {
-        Err(io::Error::other("it is kept in no file"))
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
-/// A file. A new text is written beside it and takes its place at once.
+/// A file. A new text is written beside it and takes its place at once; a lock on `FILE.lock`, which ends with the process however
+/// that ends, keeps a second watch away.
 #[derive(Debug, Clone)]
-pub struct StateFile(PathBuf);
+pub struct StateFile {
+    path: PathBuf,
+    sets_aside: bool,
+}
 
 impl StateFile {
-    /// The file at `path`; it is made with the first text.
+    /// The file at `path`; it is made with the first text. One that is damaged stops the start of a watch.
     #[must_use]
     pub fn new(path: impl AsRef<Path>) -> Self {
-        Self(path.as_ref().to_owned())
+        Self { path: path.as_ref().to_owned(), sets_aside: false }
+    }
+
+    /// A file that is damaged is kept as `FILE.damaged`, which is logged as an error, and the watch begins anew.
+    #[must_use]
+    pub fn set_aside_if_damaged(self) -> Self {
+        Self { sets_aside: true, ..self }
     }
 
     fn beside(&self, ending: &str) -> PathBuf {
-        let mut name = self.0.file_name().unwrap_or_default().to_owned();
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(ending);
-        self.0.with_file_name(name)
+        self.path.with_file_name(name)
     }
 }
 
 impl StateKeeper for StateFile {
+    fn claim(&self) -> io::Result<Claim> {
+        let path = self.path.display();
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if !folder.is_dir() {
+            let why = format!(
+                "the folder {0} of the state file {path} does not exist; create it: mkdir -p {0}",
+                folder.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::NotFound, why));
+        }
+        let beside = self.beside(".lock");
+        let failed = |e: io::Error| {
+            let why = format!(
+                "{} cannot be locked: {e}; make its folder writable for this user, or name another state file",
+                beside.display()
+            );
+            io::Error::new(e.kind(), why)
+        };
+        let lock = fs::File::options().create(true).write(true).truncate(false).open(&beside).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Box::new(lock)),
+            Err(fs::TryLockError::WouldBlock) => Err(io::Error::new(
+                io::ErrorKind::WouldBlock,
+                format!(
+                    "another watch (`tidegate watch`, or a `tidegate serve`) keeps its state in {path}; end that one, or give \
+                     each a state file of its own (--state-file, watch.state_file)"
+                ),
+            )),
+            Err(fs::TryLockError::Error(e)) => Err(failed(e)),
+        }
+    }
+
     fn load(&self) -> io::Result<Option<String>> {
-        match fs::read_to_string(&self.0) {
+        match fs::read_to_string(&self.path) {
             Ok(text) => Ok(Some(text)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(io::Error::new(e.kind(), format!("{}: {e}", self.0.display()))),
+            Err(e) => Err(io::Error::new(e.kind(), format!("{}: {e}", self.path.display()))),
         }
     }
 
@@ -64,16 +117,19 @@ impl StateKeeper for StateFile {
         let mut file = fs::File::create(&beside)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&beside, &self.0)
+        fs::rename(&beside, &self.path)
     }
 
     fn place(&self) -> String {
-        self.0.display().to_string()
+        self.path.display().to_string()
     }
 
     fn set_aside(&self) -> io::Result<String> {
+        if !self.sets_aside {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let damaged = self.beside(".damaged");
-        fs::rename(&self.0, &damaged)?;
+        fs::rename(&self.path, &damaged)?;
         Ok(damaged.display().to_string())
     }
 }

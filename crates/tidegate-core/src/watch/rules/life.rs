@@ -199,7 +199,10 @@ pub(in super::super) fn tell_restarted(view: &View) -> Told {
             format!("the server was started again; it had not been seen for {:.0} s", restart.away_ms as f64 / 1_000.0),
         )
     };
+    let cause =
+        if restart.times > 1 { format!("{cause}. That is the {}. time within minutes", restart.times) } else { cause };
     Told::new(severity, cause)
+        .with("starts", Some(u64::from(restart.times.max(1))))
         .with("uptime_seconds", view.info.number("uptime_in_seconds"))
         .with("run_id", view.info.text("run_id"))
         .with("version", Some(version))

@@ -488,6 +488,84 @@ fn a_changed_policy_is_told_once() {
     assert_eq!(opened(&scene.looks(5)), [Rule::PolicyChanged]);
 }
 
+/// What happens again while its finding is open is told, too; a server that is started again and again not every time.
+#[test]
+fn what_happens_again_is_told_again() {
+    let starts = |count: u64| {
+        let mut scene = Scene::new(Purpose::State);
+        scene.set(&[("db0", "keys=50000,expires=0,avg_ttl=0")]);
+        scene.looks(5);
+        let mut changes = Vec::new();
+        for start in 0..count {
+            scene.now += 60 * S;
+            scene.set(&[("run_id", &format!("run{start}")), ("uptime_in_seconds", "5")]);
+            changes.extend(scene.looks(3));
+        }
+        changes
+    };
+    let changes = starts(2);
+    assert_eq!((opened(&changes), closed(&changes)), (vec![Rule::Restarted; 2], vec![Rule::Restarted]), "{changes:#?}");
+    let [first, over, second] = &changes[..] else { panic!("{changes:#?}") };
+    assert!(first.finding().id == over.finding().id && over.finding().id != second.finding().id, "{changes:#?}");
+    assert!(!first.finding().cause.contains("time within") && second.finding().cause.contains("the 2. time within"));
+    // Every one of the first four, then at each doubling of those that followed the first.
+    assert_eq!(opened(&starts(100)).len(), 1 + 3 + [4, 8, 16, 32, 64].len());
+
+    let mut scene = Scene::new(Purpose::State);
+    scene.looks(3);
+    let mut changes = Vec::new();
+    for policy in ["allkeys-lru", "volatile-lru", "allkeys-lfu"] {
+        scene.set(&[("maxmemory_policy", policy)]);
+        changes.extend(scene.looks(30));
+    }
+    assert_eq!((opened(&changes).len(), closed(&changes).len()), (3, 2), "{changes:#?}");
+    let mut scene = Scene::new(Purpose::State);
+    let mut changes = Vec::new();
+    for flushes in 1..=2 {
+        scene.set(&[("db0", "keys=50000,expires=50000,avg_ttl=0")]);
+        changes.extend(scene.looks(5));
+        scene.answer.flushes = Some(flushes);
+        scene.set(&[("db0", "keys=2,expires=0,avg_ttl=0")]);
+        changes.extend(scene.looks(5));
+    }
+    assert_eq!(opened(&changes), [Rule::DataLost, Rule::DataLost], "{changes:#?}");
+}
+
+/// A clock that is set back makes no news of what was told.
+#[test]
+fn a_clock_that_is_set_back_tells_nothing() {
+    for purpose in [Purpose::State, Purpose::Shared] {
+        let mut scene = Scene::new(purpose);
+        scene.set(&[("db0", "keys=50000,expires=0,avg_ttl=0")]);
+        scene.looks(5);
+        scene.set(&[("maxmemory_policy", "allkeys-lru"), ("run_id", "another"), ("uptime_in_seconds", "1")]);
+        scene.set(&[("db0", "keys=2,expires=0,avg_ttl=0")]);
+        let told = opened(&scene.looks(400));
+        assert_eq!(told, [Rule::Restarted, Rule::DataLost, Rule::PolicyChanged]);
+        scene.now -= 1_000 * S;
+        let changes = scene.looks(1_000);
+        assert!(changes.is_empty(), "{changes:#?}");
+    }
+    // What was changed is changed back: no news before the clock was set back, and none after it.
+    let mut scene = Scene::new(Purpose::State);
+    scene.looks(3);
+    scene.set(&[("maxmemory_policy", "allkeys-lru")]);
+    assert_eq!(opened(&scene.looks(3)), [Rule::PolicyChanged]);
+    scene.now -= 3_600 * S;
+    scene.set(&[("maxmemory_policy", "noeviction")]);
+    let changes = scene.looks(60);
+    assert_eq!((opened(&changes), closed(&changes)), (vec![], vec![Rule::PolicyChanged]), "{changes:#?}");
+    // Another start after it is no other server.
+    let mut scene = Scene::new(Purpose::State);
+    scene.looks(3);
+    scene.now -= 3_600 * S;
+    scene.silent(Silence::NoConnection, "refused");
+    scene.set(&[("run_id", "another"), ("uptime_in_seconds", "0")]);
+    let changes = scene.looks(1);
+    let restarted = changes.iter().find(|change| change.finding().rule == Rule::Restarted);
+    assert!(restarted.is_some_and(|change| change.finding().cause.contains("started again")), "{changes:#?}");
+}
+
 #[test]
 fn settings_are_obeyed() {
     let mut settings = Settings::new(Purpose::State);

@@ -33,20 +33,24 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    /// Goes on from what was kept; `Value::Null`: nothing was.
+    /// Nothing waits.
+    pub(crate) fn new(sinks: Vec<Arc<dyn AlertSink>>) -> Self {
+        Self::with(sinks, Outbox::default())
+    }
+
+    /// Goes on from what was kept.
     pub(crate) fn restore(sinks: Vec<Arc<dyn AlertSink>>, kept: Value) -> serde_json::Result<Self> {
-        let outbox = if kept.is_null() {
-            Outbox::default()
-        } else {
-            let (outbox, lost) = Outbox::restore(kept, |name| sinks.iter().any(|sink| sink.name() == name))?;
-            if lost > 0 {
-                tracing::warn!(lost, "alerts that waited for sinks which are not configured any more are dropped");
-            }
-            outbox
-        };
+        let (outbox, lost) = Outbox::restore(kept, |name| sinks.iter().any(|sink| sink.name() == name))?;
+        if lost > 0 {
+            tracing::warn!(lost, "alerts that waited for sinks which are not configured any more are dropped");
+        }
+        Ok(Self::with(sinks, outbox))
+    }
+
+    fn with(sinks: Vec<Arc<dyn AlertSink>>, outbox: Outbox) -> Self {
         let post = Self { outbox: Mutex::new(outbox), sinks, changed: Notify::new(), released: watch::Sender::new(()) };
         post.sinks.iter().for_each(|sink| post.show(sink.name()));
-        Ok(post)
+        post
     }
 
     pub(crate) fn sinks(&self) -> &[Arc<dyn AlertSink>] {
