@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -14,14 +14,24 @@ const GLANCE: Duration = Duration::from_millis(2);
 struct Faults {
     target: AtomicU16,
     delay_ms: AtomicU64,
-    requests_to_hold: AtomicUsize,
-    hold_ms: AtomicU64,
+    hold: Mutex<Option<(Vec<u8>, Duration)>>,
     silent: AtomicBool,
     refusing: AtomicBool,
     replies_to_cut: AtomicUsize,
     replies_to_tear: AtomicUsize,
     stopped: AtomicBool,
     links: Mutex<Vec<TcpStream>>,
+}
+
+impl Faults {
+    fn hold(&self) -> MutexGuard<'_, Option<(Vec<u8>, Duration)>> {
+        self.hold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long this piece is held back, if it is the one that is waited for.
+    fn held_for(&self, piece: &[u8]) -> Option<Duration> {
+        self.hold().take_if(|(with, _)| piece.windows(with.len()).any(|part| part == with)).map(|(_, by)| by)
+    }
 }
 
 /// Forwards TCP connections to a port of this machine, and spoils them when told. Dropped, it cuts them all.
@@ -63,11 +73,15 @@ impl Proxy {
         self.faults.delay_ms.store(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
-    /// Holds back by this long the next `count` pieces that clients send, and what they send after each on its connection; all
-    /// of it reaches the server, even if the client has gone away meanwhile. Other connections are as quick as ever.
-    pub fn hold_requests(&self, count: usize, by: Duration) {
-        self.faults.hold_ms.store(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
-        self.faults.requests_to_hold.store(count, Ordering::SeqCst);
+    /// Holds back by this long the next piece of at most 16 KiB that clients send and these bytes are in, and what is sent after
+    /// it on its connection; all of it reaches the server, even if the client has gone away meanwhile. Other connections are as
+    /// quick as ever.
+    ///
+    /// # Panics
+    /// When no bytes are given.
+    pub fn hold_request(&self, with: &[u8], by: Duration) {
+        assert!(!with.is_empty(), "a piece is told by what is in it");
+        *self.faults.hold() = Some((with.to_vec(), by));
     }
 
     /// Whether bytes vanish in both directions while connections stay open: a network that drops packets.
@@ -150,8 +164,8 @@ fn forward(mut from: TcpStream, mut to: TcpStream, faults: &Faults, replies: boo
             continue;
         }
         let cut = |n: usize| n.checked_sub(1);
-        if !replies && faults.requests_to_hold.fetch_update(Ordering::SeqCst, Ordering::SeqCst, cut).is_ok() {
-            thread::sleep(Duration::from_millis(faults.hold_ms.load(Ordering::SeqCst)));
+        if !replies && let Some(by) = faults.held_for(&buffer[..read]) {
+            thread::sleep(by);
         }
         if replies && faults.replies_to_cut.fetch_update(Ordering::SeqCst, Ordering::SeqCst, cut).is_ok() {
             break;

@@ -190,7 +190,7 @@ async fn a_question_that_arrives_after_its_caller_is_done_takes_nothing() {
     let locks = open(&format!("redis://127.0.0.1:{}", proxy.port())).await;
     locks.acquire("warm", ask()).await.unwrap().release().await.unwrap();
     let held_for = 6 * SECOND;
-    proxy.hold_requests(1, held_for);
+    proxy.hold_request(b":late", held_for);
     let began = Instant::now();
     let hour = tidegate::lock::Ask::new(3_600 * SECOND).wait(20 * SECOND);
     let guard = locks.acquire("late", hour).await.unwrap();
