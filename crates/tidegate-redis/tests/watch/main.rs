@@ -110,3 +110,42 @@ fn fill(redis: &Redis, name: &str, count: usize, bytes: usize) {
 fn with_options(options: &[(&str, &str)]) -> Redis {
     Redis::start_with(options.iter().fold(Setup::default(), |setup, (name, value)| setup.option(name, value)))
 }
+
+/// The guide says of each rule which fault is put into a real server, and by which test.
+#[test]
+fn the_guide_has_the_fault_of_every_rule() {
+    const FILES: &[(&str, &str)] = &[
+        ("clients", include_str!("clients.rs")),
+        ("disk", include_str!("disk.rs")),
+        ("memory", include_str!("memory.rs")),
+        ("replicas", include_str!("replicas.rs")),
+        ("sampler", include_str!("sampler.rs")),
+        ("servers", include_str!("servers.rs")),
+    ];
+    let guide = include_str!("../../../../docs/operations/watch.md");
+    let part = guide.split_once("| rule | fault | test |").unwrap().1;
+    let rows: Vec<Vec<&str>> = part
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('`')).collect())
+        .collect();
+    let (mut by_servers, mut named) = (0, std::collections::BTreeSet::new());
+    for row in &rows {
+        let &[name, _, test] = row.as_slice() else { panic!("{row:?}") };
+        let rule = Rule::named(name).unwrap_or_else(|| panic!("{name} is no rule"));
+        named.insert(rule);
+        if test == "on samples" {
+            assert_eq!(rule, Rule::Swapping, "a real server can show it");
+            continue;
+        }
+        by_servers += 1;
+        let (file, function) = test.split_once("::").unwrap_or_else(|| panic!("{test} is no test"));
+        let text = FILES.iter().find(|(name, _)| *name == file).unwrap_or_else(|| panic!("{file} is no file")).1;
+        let body = text.split_once(&format!("async fn {function}()")).unwrap_or_else(|| panic!("{test} is no test")).1;
+        let body = body.split_once("\n}\n").map_or(body, |(body, _)| body);
+        assert!(body.contains(&format!("Rule::{rule:?}")), "{test} does not wait for {name}");
+    }
+    assert_eq!(named.len(), Rule::ALL.len(), "each rule has a row");
+    assert!(by_servers >= 20, "{by_servers}");
+}

@@ -113,3 +113,37 @@ pub(super) fn only(changes: &[Change], rule: Rule) -> Finding {
     assert!(!finding.evidence.is_empty(), "{finding:#?}");
     finding
 }
+
+/// The guide's table of rules.
+fn table() -> String {
+    let mut table =
+        "| rule | what it finds | unit | threshold | clear | samples | size | age |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n"
+            .to_owned();
+    for rule in Rule::ALL {
+        let usual = rule.defaults();
+        let size = match (usual.min_size, rule.unit()) {
+            (0, _) => "-".to_owned(),
+            (keys, "share of keys") => format!("{keys} keys"),
+            (bytes, _) => format!("{} MiB", bytes / MIB),
+        };
+        let row = format!(
+            "| `{}` | {} | {} | {} | {} | {} of {} | {size} | {} s |\n",
+            rule.name(),
+            rule.about(),
+            rule.unit(),
+            usual.threshold,
+            usual.clear,
+            usual.samples,
+            usual.of,
+            usual.min_uptime_s
+        );
+        table.push_str(&row);
+    }
+    table
+}
+
+#[test]
+fn the_guide_has_every_rule() {
+    let guide = include_str!("../../../../../docs/operations/watch.md");
+    assert!(guide.contains(&table()), "docs/operations/watch.md must have this table:\n{}", table());
+}
