@@ -1,6 +1,6 @@
 //! The SCAN route: looks at every key in small steps, with pauses between them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
@@ -29,8 +29,12 @@ const DETAILS_PAUSE: Duration = Duration::from_millis(1);
 /// Of how many keys of a prefix the type is asked; if all are alike, it is asked of one in [`CHECKED`] of the others.
 const ASKED: u32 = 64;
 const CHECKED: u64 = 16;
-/// How often the way to the server is measured.
-const MEASURE: u32 = 256;
+/// After how many steps the way to the server is measured anew, how many of these measures count, and how many steps.
+const MEASURE: u32 = 32;
+const WAYS: usize = 9;
+const WORKS: usize = 15;
+/// A pause is no shorter and no longer.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(50));
 
 /// What was not permitted.
 #[derive(Debug, Default)]
@@ -88,28 +92,56 @@ pub(super) struct Walked {
 }
 
 /// How large a step is, and how long the pause after it.
+///
+/// What a step takes is seen from here alone: the way there and back, with two threads that must wake up for it, is often longer
+/// than the work, and differs from step to step. So neither is taken from one step: the way is the median of some `PING`s that begin
+/// as steps do, the work of a key the median of the last steps.
 struct Stride {
     keys: u64,
     pause: u32,
-    /// The way there and back, without any work.
-    way: Duration,
+    ways: Recent<WAYS>,
+    /// Of the last steps, for each key.
+    works: Recent<WORKS>,
+}
+
+/// The last `N`.
+struct Recent<const N: usize>(VecDeque<Duration>);
+
+impl<const N: usize> Recent<N> {
+    fn add(&mut self, took: Duration) {
+        if self.0.len() == N {
+            self.0.pop_front();
+        }
+        self.0.push_back(took);
+    }
+
+    fn median(&self) -> Duration {
+        let mut all: Vec<Duration> = self.0.iter().copied().collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).copied().unwrap_or_default()
+    }
 }
 
 impl Stride {
     fn new(pace: Pace) -> Self {
-        Self { keys: FIRST, pause: PAUSE[usize::from(pace == Pace::Fast)], way: Duration::MAX }
+        let pause = PAUSE[usize::from(pace == Pace::Fast)];
+        Self { keys: FIRST, pause, ways: Recent(VecDeque::new()), works: Recent(VecDeque::new()) }
     }
 
-    /// A step took `took`, the way included; the pause that is due.
-    fn after(&mut self, took: Duration) -> Duration {
-        let work = took.saturating_sub(self.way);
-        if work > BUDGET {
+    /// A step of `keys` keys took `took`, the way included; the pause that is due.
+    fn after(&mut self, keys: usize, took: Duration) -> Duration {
+        let keys = u32::try_from(keys).unwrap_or(u32::MAX).max(1);
+        let took = took.saturating_sub(self.ways.median());
+        self.works.add(took / keys);
+        let key = self.works.median();
+        let next = key * u32::try_from(self.keys).unwrap_or(u32::MAX);
+        if next > BUDGET {
             self.keys = (self.keys * 2 / 3).max(STEPS.0);
-        } else if work < BUDGET / 2 {
+        } else if next < BUDGET / 2 {
             self.keys = (self.keys + self.keys / 4 + 1).min(STEPS.1);
         }
-        // A step that others held up is not ours to pay for without end.
-        (work * self.pause).clamp(Duration::from_micros(100), Duration::from_millis(50))
+        // A step that others held up is not ours to pay for threefold, nor without end.
+        (key * keys * self.pause).max(took).clamp(PAUSES.0, PAUSES.1)
     }
 }
 
@@ -210,7 +242,8 @@ async fn through(
             let began = Instant::now();
             // Whatever it answers, it takes as long.
             let _ = one(server, &command(&[b"PING"])).await?;
-            stride.way = if steps == 0 { began.elapsed() } else { stride.way.min(began.elapsed()) };
+            stride.ways.add(began.elapsed());
+            tokio::time::sleep(PAUSES.0).await;
         }
         steps = steps.wrapping_add(1);
         // What is asked of the last step's keys, and the next step, in one round trip.
@@ -225,6 +258,7 @@ async fn through(
             Err(e) => return Err(server.unavailable(e)),
         };
         let took = began.elapsed();
+        let asked_of = keys.len();
         let mut answers = answers.into_iter();
         take(&keys, database, &mut answers, walked, progress);
         if is_last {
@@ -235,7 +269,7 @@ async fn through(
         (cursor, names) = redis::from_redis_value(next).map_err(|e| server.unavailable(e.into()))?;
         keys = names.into_iter().map(|name| walked.next(name)).collect();
         is_begun = true;
-        tokio::time::sleep(stride.after(took)).await;
+        tokio::time::sleep(stride.after(asked_of.max(keys.len()), took)).await;
     }
 }
 
@@ -379,22 +413,48 @@ pub(super) fn now() -> i64 {
 mod tests {
     use super::*;
 
+    const US: Duration = Duration::from_micros(1);
+    const WAY: Duration = Duration::from_micros(100);
+
+    fn stride() -> Stride {
+        let mut stride = Stride::new(Pace::Gentle);
+        stride.ways.add(WAY);
+        stride
+    }
+
+    /// What `steps` steps take a server that needs `key` for each.
+    fn walked(stride: &mut Stride, steps: u32, key: Duration, late: impl Fn(u32) -> Duration) -> Duration {
+        (0..steps).fold(Duration::ZERO, |_, step| {
+            let work = key * u32::try_from(stride.keys).unwrap();
+            stride.after(usize::try_from(stride.keys).unwrap(), WAY + work + late(step))
+        })
+    }
+
     #[test]
     fn steps_keep_to_their_budget() {
-        let mut stride = Stride { keys: FIRST, pause: 3, way: Duration::from_micros(100) };
-        assert_eq!(stride.after(Duration::from_micros(200)), Duration::from_micros(300));
-        assert_eq!(stride.keys, 26);
-        assert_eq!(stride.after(Duration::from_micros(300)), Duration::from_micros(600));
-        assert_eq!(stride.keys, 26);
-        assert_eq!(stride.after(Duration::from_micros(1_100)), Duration::from_millis(3));
-        assert_eq!(stride.keys, 17);
-        for _ in 0..50 {
-            stride.after(Duration::from_secs(1));
-        }
-        assert_eq!((stride.keys, stride.after(Duration::from_secs(1))), (STEPS.0, Duration::from_millis(50)));
-        for _ in 0..50 {
-            stride.after(Duration::from_micros(100));
-        }
+        let mut stride = stride();
+        walked(&mut stride, 100, 4 * US, |_| Duration::ZERO);
+        let work = 4 * US * u32::try_from(stride.keys).unwrap();
+        assert!(work <= BUDGET && work >= BUDGET / 2, "{} keys", stride.keys);
+        let pause = walked(&mut stride, 1, 4 * US, |_| Duration::ZERO);
+        assert_eq!(pause, work * 3, "a quarter of the time");
+        // One that others held up changes nothing but its own pause.
+        let keys = stride.keys;
+        assert_eq!(walked(&mut stride, 1, 4 * US, |_| Duration::from_secs(1)), PAUSES.1);
+        assert_eq!((stride.keys, walked(&mut stride, 1, 4 * US, |_| Duration::ZERO)), (keys, work * 3));
+        // Every key is dear from now on.
+        walked(&mut stride, 60, 90 * US, |_| Duration::ZERO);
+        assert_eq!(stride.keys, STEPS.0);
+        walked(&mut stride, 60, Duration::ZERO, |_| Duration::ZERO);
         assert_eq!(stride.keys, STEPS.1);
+    }
+
+    /// Threads that wake up late at each third step make no step small.
+    #[test]
+    fn what_is_late_by_chance_is_no_work() {
+        let mut stride = stride();
+        walked(&mut stride, 100, 4 * US, |step| if step % 3 == 0 { Duration::from_millis(2) } else { Duration::ZERO });
+        let work = 4 * US * u32::try_from(stride.keys).unwrap();
+        assert!(work <= BUDGET && work >= BUDGET / 2, "{} keys", stride.keys);
     }
 }
