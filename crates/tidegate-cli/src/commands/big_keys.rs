@@ -113,6 +113,12 @@ fn short(name: &[u8]) -> String {
 
 fn words(report: &Report) -> String {
     let unknown = || "unknown".to_owned();
+    // What some sizes are missing from is more than it says.
+    let sum_of = |known: Option<u64>, unknowns: u64| match known {
+        Some(sum) if unknowns > 0 => format!("at least {}", bytes(sum)),
+        Some(sum) => bytes(sum),
+        None => unknown(),
+    };
     let mut rows = vec![
         ["bytes", "type", "encoding", "elements", "expires in", "delete blocks", "key", "is"]
             .map(str::to_owned)
@@ -133,8 +139,7 @@ fn words(report: &Report) -> String {
     let sums = |head: &str, of: Vec<(String, Sum)>| {
         let mut rows = vec![[head, "keys", "bytes"].map(str::to_owned).to_vec()];
         rows.extend(
-            of.into_iter()
-                .map(|(name, sum)| vec![name, sum.keys.to_string(), sum.known_bytes().map_or_else(unknown, bytes)]),
+            of.into_iter().map(|(name, sum)| vec![name, sum.keys.to_string(), sum_of(sum.known_bytes(), sum.unknown)]),
         );
         output::table(&rows)
     };
@@ -157,7 +162,7 @@ fn words(report: &Report) -> String {
         report.scanned,
         report.total,
         report.confidence * 100.0,
-        report.known_bytes().map_or_else(unknown, bytes),
+        sum_of(report.known_bytes(), report.unknown),
         report.route
     ));
     if let Some(ms) = report.fork_pause_ms {

@@ -39,6 +39,13 @@ impl Sum {
         self.unknown = self.unknown.saturating_sub(u64::from(before.is_none()));
     }
 
+    /// One of them is gone.
+    fn take_away(&mut self, bytes: Option<u64>) {
+        self.keys = self.keys.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes.unwrap_or(0));
+        self.unknown = self.unknown.saturating_sub(u64::from(bytes.is_none()));
+    }
+
     fn join(&mut self, other: Sum) {
         self.keys += other.keys;
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -204,9 +211,19 @@ impl Collector {
     /// `key`, which was taken out, takes `bytes` instead of what was thought.
     pub(super) fn correct(&mut self, key: &mut BigKey, bytes: u64) {
         let before = key.bytes.replace(bytes);
-        let set = |sum: &mut Sum| sum.correct(before, bytes);
+        self.in_every_sum_of(key, |sum| sum.correct(before, bytes));
+    }
+
+    /// `key`, which was taken out, is not there any more, and not put back.
+    pub(super) fn forget(&mut self, key: &BigKey) {
+        self.in_every_sum_of(key, |sum| sum.take_away(key.bytes));
+    }
+
+    fn in_every_sum_of(&mut self, key: &BigKey, set: impl Fn(&mut Sum)) {
         set(&mut self.all);
-        self.kinds.get_mut(&key.kind).into_iter().for_each(set);
+        if let Some(sum) = self.kinds.get_mut(&key.kind) {
+            set(sum);
+        }
         set(self.prefixes.get_mut(prefix(&key.name)).unwrap_or(&mut self.other_prefixes));
         if let Some(slots) = &mut self.slots {
             set(&mut slots[usize::from(crate::keys::slot_of(&key.name))]);
@@ -220,9 +237,7 @@ impl Collector {
             return;
         }
         if let Some(sum) = self.kinds.get_mut(&before) {
-            sum.keys = sum.keys.saturating_sub(1);
-            sum.bytes = sum.bytes.saturating_sub(key.bytes.unwrap_or(0));
-            sum.unknown = sum.unknown.saturating_sub(u64::from(key.bytes.is_none()));
+            sum.take_away(key.bytes);
             if *sum == Sum::default() {
                 self.kinds.remove(&before);
             }

@@ -45,6 +45,11 @@ const BY_SIZE: &str = "keysizes";
 const NAMED: usize = 50;
 /// A fork may need as much again for what is written meanwhile; it is taken to be safe with half.
 const HEADROOM: u64 = 2;
+/// What a server may use for data beyond a tenth more than its keys come to, before that is said; bytes.
+const UNACCOUNTED: u64 = 8 << 20;
+/// Why a snapshot is not asked for unless somebody wants it.
+const BY_DISK: &str =
+    "it would write the snapshot to its disk first (repl-diskless-sync no), and refuse writes if that fails";
 
 /// How keys are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -298,6 +303,16 @@ impl Run<'_> {
         empty: Collector,
     ) -> Result<(&'static str, Collector)> {
         let mut route = self.big.route;
+        if server.is_one_of_many() {
+            let all = format!("redis-cluster://{}", server.address);
+            self.note(
+                server,
+                format_args!("one master of a Cluster, and the others were not looked at; {all} looks at all"),
+            );
+        }
+        if server.is_out_of_step() {
+            self.note(server, "a replica that is not in step with its master: it may lack most of its keys");
+        }
         if matches!(route, Route::Auto | Route::KeySizes) {
             if self.by_size(server).await? {
                 return Ok((BY_SIZE, empty));
@@ -318,6 +333,11 @@ impl Run<'_> {
         // More than are listed: what a few elements say of a collection's size is looked at again.
         let empty = empty.wider();
         let walked = scan::walk(server, empty, self.big.pace, self.deadline, &self.big.progress).await?;
+        if walked.is_whole && walked.collector.all.keys < server.keys() / 10 * 9 && walked.missing.databases.is_empty()
+        {
+            let (seen, before) = (walked.collector.all.keys, server.keys());
+            self.note(server, format_args!("{seen} of the {before} keys of the beginning came by: the others ended, or were deleted or flushed meanwhile"));
+        }
         if !walked.is_whole {
             self.note(server, "the time was over before every key was looked at; give more with --deadline");
         }
@@ -329,6 +349,22 @@ impl Run<'_> {
         }
         if walked.missing.sizes {
             self.note(server, "MEMORY USAGE is not permitted: sizes are not known");
+        } else {
+            self.note(
+                server,
+                "a collection's size is by its first 5 elements, of the largest collections by 100: a few that are far larger than those \
+                 are missed; --route snapshot weighs each",
+            );
+            self.unaccounted(server, &walked).await;
+        }
+        if walked.missing.keys > 0 {
+            self.note(
+                server,
+                format_args!(
+                    "{} keys were refused, to this user or since they are on their way to another server: their sizes are not known",
+                    walked.missing.keys
+                ),
+            );
         }
         if walked.missing.kinds {
             self.note(server, "TYPE is not permitted: types are not known");
@@ -340,6 +376,25 @@ impl Run<'_> {
             );
         }
         Ok(("scan", walked.collector))
+    }
+
+    /// Says so when the keys come to much less than the server uses for them, or to far fewer than there were.
+    async fn unaccounted(&mut self, server: &mut Server, walked: &scan::Walked) {
+        if !walked.is_whole || walked.missing.keys > 0 || !walked.missing.databases.is_empty() {
+            return;
+        }
+        let ask = redis::cmd("INFO").arg("memory").query_async::<String>(&mut server.connection).await;
+        // What it used at the beginning, or at the end, whichever is less: others write and delete meanwhile.
+        let now = ask.ok().and_then(|text| Info::parse(&text).number("used_memory_dataset"));
+        let Some(used) = server.info.number("used_memory_dataset").min(now) else { return };
+        let seen = walked.collector.all.bytes;
+        if used > seen.saturating_add(seen / 10).saturating_add(UNACCOUNTED) {
+            let more = bytes(used - seen);
+            self.note(
+                server,
+                format_args!("the server uses {more} more for data than these keys come to: something among them is larger than it seems; --route snapshot weighs each"),
+            );
+        }
     }
 
     fn note(&mut self, server: &Server, what: impl fmt::Display) {
@@ -399,6 +454,10 @@ impl Run<'_> {
     /// Tries the replicas, then the server itself; `None`: SCAN it is.
     async fn by_snapshot(&mut self, options: &RedisOptions, server: &mut Server) -> Result<Option<Collector>> {
         for mut replica in server.replicas().await {
+            if self.big.route == Route::Auto && replica.snapshots_by_disk().await {
+                self.note(&replica, format_args!("the replica was not asked for a snapshot: {BY_DISK}"));
+                continue;
+            }
             match self.read(options, &mut replica).await? {
                 Ok(collector) => {
                     self.note(server, format_args!("its replica {} gave a snapshot", replica.address));
@@ -411,6 +470,9 @@ impl Run<'_> {
         self.note(server, &room);
         if !has_room && self.big.route == Route::Auto {
             return self.no_snapshot(server, "a fork could take more memory than there is");
+        }
+        if self.big.route == Route::Auto && server.snapshots_by_disk().await {
+            return self.no_snapshot(server, BY_DISK);
         }
         match self.read(options, server).await? {
             Ok(collector) => {

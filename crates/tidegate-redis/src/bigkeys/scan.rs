@@ -1,11 +1,11 @@
 //! The SCAN route: looks at every key in small steps, with pauses between them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
-use tidegate_backend::Result;
 use tidegate_backend::clock::host_now;
+use tidegate_backend::{Error, ErrorKind, Result};
 
 use super::collect::{BigKey, Collector, MAX_PREFIXES, Seen};
 use super::names::prefix;
@@ -36,11 +36,18 @@ const WORKS: usize = 15;
 /// A pause is no shorter and no longer.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(50));
 
+/// How long a server that a look is in the middle of is waited for.
+const GIVEN_UP: Duration = Duration::from_secs(30);
+/// Between two tries.
+const RETRY: Duration = Duration::from_millis(250);
+
 /// What was not permitted.
 #[derive(Debug, Default)]
 pub(super) struct Missing {
     pub(super) kinds: bool,
     pub(super) sizes: bool,
+    /// Keys that alone were refused: the user may not read them, or they are on their way to another server.
+    pub(super) keys: u64,
     /// Databases that could not be gone into, and the keys they have.
     pub(super) databases: Vec<(u32, u64)>,
 }
@@ -201,9 +208,42 @@ pub(super) async fn walk(
     Ok(walked)
 }
 
+/// What a server says that it will not say a moment later.
+fn is_for_a_moment(answer: &redis::RedisResult<Value>) -> bool {
+    answer.as_ref().is_err_and(|e| matches!(e.code(), Some("BUSY" | "LOADING" | "MASTERDOWN" | "TRYAGAIN")))
+}
+
+/// Asks, on another connection if this one breaks, and again while the server is busy for a moment.
+async fn ask(server: &mut Server, commands: &[Cmd]) -> Result<Vec<redis::RedisResult<Value>>> {
+    let began = Instant::now();
+    loop {
+        match server.all(commands).await {
+            Ok(answers) if began.elapsed() >= GIVEN_UP || !answers.iter().any(is_for_a_moment) => return Ok(answers),
+            Ok(_) => tokio::time::sleep(RETRY).await,
+            Err(e) => again(server, began, e).await?,
+        }
+    }
+}
+
+/// Goes in again after the connection broke by `why`.
+async fn again(server: &mut Server, began: Instant, why: redis::RedisError) -> Result<()> {
+    loop {
+        match server.connect_again().await {
+            Ok(true) => return Ok(()),
+            Ok(false) => {
+                let why = format!("{} was started again meanwhile; look again", server.address);
+                return Err(Error::new(ErrorKind::Unavailable, why));
+            }
+            // Its process is gone, and with it what was looked at.
+            Err(e) if e.is_connection_refusal() || began.elapsed() >= GIVEN_UP => return Err(server.unavailable(why)),
+            Err(_) => tokio::time::sleep(RETRY).await,
+        }
+    }
+}
+
 async fn one(server: &mut Server, command: &Cmd) -> Result<redis::RedisResult<Value>> {
-    let answers = server.all(std::slice::from_ref(command)).await;
-    answers.map(|mut answers| answers.pop().unwrap_or(Ok(Value::Nil))).map_err(|e| server.unavailable(e))
+    let answers = ask(server, std::slice::from_ref(command)).await;
+    answers.map(|mut answers| answers.pop().unwrap_or(Ok(Value::Nil)))
 }
 
 /// Goes into a database; false: that is not permitted. Where the connection is already nothing is asked.
@@ -253,10 +293,7 @@ async fn through(
             commands.push(command(&[b"SCAN", &cursor, b"COUNT", stride.keys.to_string().as_bytes()]));
         }
         let began = Instant::now();
-        let answers = match server.all(&commands).await {
-            Ok(answers) => answers,
-            Err(e) => return Err(server.unavailable(e)),
-        };
+        let answers = ask(server, &commands).await?;
         let took = began.elapsed();
         let asked_of = keys.len();
         let mut answers = answers.into_iter();
@@ -286,6 +323,16 @@ fn asked(keys: &[Next], missing: &Missing) -> Vec<Cmd> {
     commands
 }
 
+/// Whether a command may not be used at all; what is refused for one key says nothing of the next.
+fn is_forbidden(answer: &redis::RedisResult<Value>) -> bool {
+    // "has no permissions to run the 'x' command"; of a key "to access one of the keys", "to access a key".
+    answer.as_ref().is_err_and(|e| match e.code() {
+        Some("NOPERM") => !e.to_string().contains(" key"),
+        // An unknown command, or one that was renamed.
+        code => code == Some("ERR"),
+    })
+}
+
 fn take(
     names: &[Next],
     database: u64,
@@ -298,9 +345,12 @@ fn take(
     for Next { name, kind: guessed } in names {
         let kind = if has_kinds && guessed.is_none() { answers.next() } else { None };
         let size = if has_sizes { answers.next() } else { None };
-        let is_forbidden = |answer: &redis::RedisResult<Value>| answer.as_ref().is_err_and(|e| e.code().is_some());
         walked.missing.kinds |= kind.as_ref().is_some_and(is_forbidden);
         walked.missing.sizes |= size.as_ref().is_some_and(is_forbidden);
+        let is_refused = |answer: &Option<redis::RedisResult<Value>>| {
+            answer.as_ref().is_some_and(|a| a.is_err() && !is_forbidden(a))
+        };
+        walked.missing.keys += u64::from(is_refused(&kind) || is_refused(&size));
         if matches!(size, Some(Ok(Value::Nil))) {
             // It ended meanwhile.
             continue;
@@ -327,6 +377,7 @@ fn take(
 /// Asks of the largest how they are stored, how many elements they have, when they end, and again how large they are.
 async fn details(server: &mut Server, walked: &mut Walked) -> Result<()> {
     let mut largest = walked.collector.take_largest();
+    let mut gone = HashSet::new();
     largest.sort_by_key(|key| key.database);
     for keys in largest.chunk_by_mut(|a, b| a.database == b.database) {
         if !go_into(server, keys[0].database).await? {
@@ -338,7 +389,7 @@ async fn details(server: &mut Server, walked: &mut Walked) -> Result<()> {
         for keys in keys.chunks_mut(DETAILS) {
             if !walked.missing.kinds {
                 let commands: Vec<Cmd> = keys.iter().map(|key| command(&[b"TYPE", &key.name])).collect();
-                let answers = server.all(&commands).await.map_err(|e| server.unavailable(e))?;
+                let answers = ask(server, &commands).await?;
                 for (key, answer) in keys.iter_mut().zip(answers) {
                     if let Ok(Value::SimpleString(kind)) = answer
                         && kind != "none"
@@ -348,8 +399,12 @@ async fn details(server: &mut Server, walked: &mut Walked) -> Result<()> {
                 }
             }
             let commands: Vec<Cmd> = keys.iter().flat_map(|key| more_of(key)).collect();
-            let answers = server.all(&commands).await.map_err(|e| server.unavailable(e))?;
+            let answers = ask(server, &commands).await?;
             for (key, answers) in keys.iter_mut().zip(answers.chunks_exact(4)) {
+                if matches!(answers[2], Ok(Value::Int(-2))) || matches!(answers[3], Ok(Value::Nil)) {
+                    gone.insert((key.database, key.name.clone()));
+                    continue;
+                }
                 let number = |at: usize| match &answers[at] {
                     Ok(Value::Int(number)) => Some(*number),
                     _ => None,
@@ -370,6 +425,13 @@ async fn details(server: &mut Server, walked: &mut Walked) -> Result<()> {
             tokio::time::sleep(DETAILS_PAUSE).await;
         }
     }
+    largest.retain(|key| {
+        let is_there = !gone.contains(&(key.database, key.name.clone()));
+        if !is_there {
+            walked.collector.forget(key);
+        }
+        is_there
+    });
     walked.collector.put_back(largest);
     Ok(())
 }

@@ -28,13 +28,29 @@ pub(crate) struct Server {
 }
 
 fn failed(host: &Host, e: redis::RedisError) -> Error {
-    let kind = match e.code() {
-        Some("NOAUTH" | "WRONGPASS" | "NOPERM") => ErrorKind::Configuration,
-        _ if e.kind() == redis::ErrorKind::AuthenticationFailed => ErrorKind::Configuration,
-        _ => ErrorKind::Unavailable,
+    let (kind, what) = match e.code() {
+        Some("NOAUTH" | "WRONGPASS") => NOT_LET_IN,
+        _ if e.kind() == redis::ErrorKind::AuthenticationFailed => NOT_LET_IN,
+        Some("NOPERM") => {
+            (ErrorKind::Configuration, "does not permit a command that is needed; give the user the permission for it")
+        }
+        Some("LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN") => {
+            (ErrorKind::Unavailable, "is not ready; try again when it is")
+        }
+        Some(_) => (
+            ErrorKind::Configuration,
+            "refuses what the URL asks for; check its database, and that redis-cluster:// is for a Cluster alone",
+        ),
+        None => (
+            ErrorKind::Unavailable,
+            "does not answer; check that it runs, the URL's host and port, and that rediss:// is for TLS alone",
+        ),
     };
-    Error::new(kind, format!("{} does not answer; check the URL, its user and password", host.address())).because(e)
+    Error::new(kind, format!("{} {what}", host.address())).because(e)
 }
+
+const NOT_LET_IN: (ErrorKind, &str) =
+    (ErrorKind::Configuration, "does not let us in; check the URL's user and password");
 
 /// The servers that hold keys: one alone, the master under Sentinel, every master of a Cluster.
 pub(crate) async fn of(options: &RedisOptions) -> Result<Vec<Server>> {
@@ -48,7 +64,15 @@ pub(crate) async fn of(options: &RedisOptions) -> Result<Vec<Server>> {
     };
     let mut servers = Vec::with_capacity(hosts.len());
     for host in hosts {
-        servers.push(Server::connect(options, host).await?);
+        let server = Server::connect(options, host).await;
+        servers.push(server.map_err(|e| match &options.mode {
+            // The URL led to the Cluster, and the Cluster here.
+            Mode::Cluster(_) if e.kind() == ErrorKind::Unavailable => {
+                let why = "a master of the Cluster cannot be asked; redis-cli --cluster check says how it is";
+                Error::new(ErrorKind::Unavailable, why).because(e)
+            }
+            _ => e,
+        })?);
     }
     Ok(servers)
 }
@@ -76,16 +100,55 @@ async fn masters(options: &RedisOptions, hosts: &[Host]) -> Result<Vec<Host>> {
 
 impl Server {
     async fn connect(options: &RedisOptions, host: Host) -> Result<Self> {
-        let asked = async {
-            let mut connection = connect_for_waiting(options, &host, PATIENCE).await?;
-            let info: String = redis::cmd("INFO").query_async(&mut connection).await?;
-            Ok::<_, redis::RedisError>((connection, Info::parse(&info)))
-        };
-        let (connection, info) = asked.await.map_err(|e| failed(&host, e))?;
+        Self::enter(options, host.clone()).await.map_err(|e| failed(&host, e))
+    }
+
+    async fn enter(options: &RedisOptions, host: Host) -> RedisResult<Self> {
+        let mut connection = connect_for_waiting(options, &host, PATIENCE).await?;
+        let info: String = redis::cmd("INFO").query_async(&mut connection).await?;
+        let info = Info::parse(&info);
         let is_cluster = matches!(options.mode, Mode::Cluster(_)) || info.number("cluster_enabled") == Some(1);
         let address = host.address();
         let database = u64::try_from(options.database).unwrap_or(0);
         Ok(Self { host, address, info, connection, is_cluster, database, options: options.clone() })
+    }
+
+    /// Whether it is a node of a Cluster that was named as if it were alone.
+    pub(crate) fn is_one_of_many(&self) -> bool {
+        self.is_cluster && matches!(self.options.mode, Mode::Standalone(_))
+    }
+
+    /// Whether it is a replica that does not have, or not yet, all that its master has.
+    pub(crate) fn is_out_of_step(&self) -> bool {
+        self.info.text("master_link_status").is_some_and(|status| status != "up")
+    }
+
+    /// Whether a snapshot for a replica is first written to its disk, which leaves a file there and, where the disk is full, makes it
+    /// refuse writes. Where that may not be asked it is as servers of its version come.
+    pub(crate) async fn snapshots_by_disk(&mut self) -> bool {
+        let mut ask = redis::cmd("CONFIG");
+        ask.arg("GET").arg("repl-diskless-sync");
+        let told: RedisResult<Vec<String>> = ask.query_async(&mut self.connection).await;
+        match told.as_deref() {
+            Ok([_, value]) => value == "no",
+            _ => {
+                let server = self.info.server();
+                server.kind == Kind::Redis && server.number.is_some_and(|number| number < (7, 0))
+            }
+        }
+    }
+
+    /// Goes in anew after its connection broke, into the same database; `false`: another run of the server is there.
+    pub(crate) async fn connect_again(&mut self) -> RedisResult<bool> {
+        let again = Self::enter(&self.options, self.host.clone()).await?;
+        if again.info.text("run_id") != self.info.text("run_id") {
+            return Ok(false);
+        }
+        self.connection = again.connection;
+        if again.database != self.database {
+            redis::cmd("SELECT").arg(self.database).query_async::<()>(&mut self.connection).await?;
+        }
+        Ok(true)
     }
 
     /// Runs commands in one round trip; each has an answer of its own.
@@ -101,7 +164,8 @@ impl Server {
             );
             return Error::new(ErrorKind::Configuration, why).because(e);
         }
-        Error::new(ErrorKind::Unavailable, format!("{} stopped answering", self.address)).because(e)
+        let why = format!("{} stopped answering; look again when it does", self.address);
+        Error::new(ErrorKind::Unavailable, why).because(e)
     }
 
     /// Keys it has, of every database.

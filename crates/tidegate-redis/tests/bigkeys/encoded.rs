@@ -173,7 +173,7 @@ fn what_cannot_be_read_is_said() {
         let mut writer = Writer::new(magic);
         let e = read(writer.key(code, "x").length(0).end()).unwrap_err();
         assert!(matches!(e, RdbError::UnsupportedType { code: seen, .. } if seen == code), "{magic} {code}: {e:?}");
-        assert!(e.to_string().contains("--route scan"), "{e}");
+        assert!(e.to_string().contains("is not known"), "{e}");
     }
     let bad = |code: u8, value: &[u8]| read(Writer::new("REDIS0009").key(code, "x").text(value).end());
     let mut wrong = ziplist(&[b"a"]);

@@ -5,4 +5,5 @@ mod encoded;
 mod keysizes;
 mod parser;
 mod planted;
+mod rough;
 mod routes;

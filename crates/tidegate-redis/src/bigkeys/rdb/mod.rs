@@ -70,12 +70,11 @@ impl fmt::Display for RdbError {
             RdbError::Read(e) => write!(f, "the snapshot cannot be read: {e}"),
             RdbError::Truncated { at } => write!(f, "the snapshot ends early, after {at} bytes"),
             RdbError::Corrupt { at, what } => write!(f, "the snapshot is garbled near byte {at}: {what}"),
-            RdbError::Unsupported { version } => write!(
-                f,
-                "a snapshot of version {version} is not known (known are Redis 9 to 12 and Valkey 80); use --route scan"
-            ),
+            RdbError::Unsupported { version } => {
+                write!(f, "a snapshot of version {version} is not known (known are Redis 9 to 12 and Valkey 80)")
+            }
             RdbError::UnsupportedType { code, at } => {
-                write!(f, "a value of type {code} near byte {at} of the snapshot is not known; use --route scan")
+                write!(f, "a value of type {code} near byte {at} of the snapshot is not known")
             }
         }
     }
