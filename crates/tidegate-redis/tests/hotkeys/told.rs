@@ -69,6 +69,29 @@ async fn reports_of_all_processes_are_merged() {
     }
 }
 
+/// Who may not read what processes tell is not told that they tell nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_not_be_read_is_not_nothing() {
+    let redis = Redis::start();
+    let store = open(&redis.url(), "shop").await;
+    store.tell_hot_keys(&report(&[("mug", 100)]), KEPT).await.unwrap();
+    let may = |rights: &[&str]| {
+        redis.tell(&[&["ACL", "SETUSER", "looker", "reset", "on", ">word", "+ping", "+info"], rights].concat())
+    };
+    let url = format!("redis://looker:word@127.0.0.1:{}", redis.port());
+    for (rights, told) in [(&["~*"][..], false), (&["~*", "+zrange"], false), (&["~*", "+zrange", "+get"], true)] {
+        may(rights);
+        let found =
+            hot_keys(&RedisOptions::parse(&url).unwrap(), &HotKeysOptions { seconds: 9, top: 3 }).await.unwrap();
+        assert_eq!(found.notes.iter().any(|note| note.contains("+zrange +get")), !told, "{found:?}");
+        assert!(
+            found.processes == usize::from(told) && !found.notes.iter().any(|note| note.contains("no process")),
+            "{found:?}"
+        );
+    }
+    store.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reports_in_a_cluster_are_merged() {
     are_merged(&common::shared_cluster().url()).await;
