@@ -221,7 +221,9 @@ fn once(args: &Args, seen: Once) -> Result {
     if args.json {
         findings.iter().try_for_each(|finding| output::json(&finding_json(finding)))?;
     } else {
-        output::raw(table(&seen.memory))?;
+        if !seen.memory.is_empty() {
+            output::raw(table(&seen.memory))?;
+        }
         findings.iter().try_for_each(|finding| output::raw(format!("\n{}", opened(finding))))?;
         if findings.is_empty() {
             output::line("nothing wrong")?;

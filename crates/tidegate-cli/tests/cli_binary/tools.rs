@@ -276,6 +276,10 @@ fn follows_and_posts_go_in() {
         import("import-follows", "f.csv", follows).expect(1, &["f.csv:4", "f.csv:5", "\"other\" is empty"]).json();
     assert_eq!((&report["created"], &report["refused"]), (&json!(2), &json!(2)));
     import("import-follows", "g.csv", "user,follows\n").expect(2, &["unknown column"]);
+    // What was there already is not said to be new.
+    let file = write(dir.path(), "again.csv", "user,other\nme,ann\n");
+    let again = run(&["import-follows", file.to_str().expect("UTF-8"), "--to", &serve.url]).expect(0, &[]);
+    assert!(again.out.contains("1 row read: 1 follow now there, 0 refused"), "{again:?}");
     let (_, page) = serve.call("GET", "/v1/users/me/feed", None, None);
     let ids: Vec<&str> =
         page["items"].as_array().expect("items").iter().filter_map(|item| item["post"]["post_id"].as_str()).collect();

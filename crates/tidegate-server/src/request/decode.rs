@@ -51,7 +51,8 @@ pub(crate) fn parse_instant(text: &str) -> Option<Millis> {
         return None;
     }
     match text.parse::<jiff::Timestamp>() {
-        Ok(at) => Some(Millis(at.as_millisecond())),
+        // The contract's instants begin with the year 1.
+        Ok(at) => Some(Millis(at.as_millisecond())).filter(|at| *at >= Millis::MIN),
         Err(_) => last_instants(text),
     }
 }
@@ -240,6 +241,9 @@ mod tests {
             ("9999-12-30T22:00:01Z", Some(253_402_207_201_000)),
             ("9999-12-31T23:59:59.999Z", Some(253_402_300_799_999)),
             ("9999-12-31T23:59:59.999-00:01", None),
+            ("0001-01-01T00:00:00Z", Some(Millis::MIN.0)),
+            ("0000-12-31T23:59:59Z", None),
+            ("0001-01-01T00:00:00+00:01", None),
             ("9999-12-31T23:59:59+01:00", Some(253_402_297_199_000)),
             ("9999-12-32T00:00:00Z", None),
             ("9999-12-31T23:59:59+é1:0", None),

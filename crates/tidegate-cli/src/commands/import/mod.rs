@@ -135,6 +135,13 @@ pub fn run(args: Args, kind: &'static Kind) -> Result {
         output::json(
             &json!({ "read": read, "created": created, "updated": updated, "refused": refused, "refusals": refusals }),
         )?;
+    } else if std::ptr::eq(kind, &FOLLOWS) {
+        // The answer to a follow does not say whether it was there already.
+        output::line(format!(
+            "{} read: {} now there, {refused} refused",
+            output::count(*read, "row"),
+            output::count(*created, kind.noun)
+        ))?;
     } else {
         output::line(format!(
             "{} read: {} created, {updated} there already, {refused} refused",

@@ -95,11 +95,8 @@ pub(super) fn without_ttl(view: &View) -> Judged {
         let name = if prefix.is_empty() { "without a prefix".to_owned() } else { format!("that begin with {prefix}") };
         let share = sample.as_ref().map(|sample| sample.share_without_ttl(group)).ok();
         let between = share.map_or_else(String::new, |share| {
-            if share.low == share.high {
-                percent(share.share)
-            } else {
-                format!("{} to {}", percent(share.low), percent(share.high))
-            }
+            let (low, high) = (percent(share.low), percent(share.high));
+            if low == high { low } else { format!("{low} to {high}") }
         });
         format!(". Of those {name}, {between} never expire")
     });
