@@ -141,6 +141,11 @@ pub(in super::super) fn silence(
     }
 }
 
+/// A command for a server that may stay silent: `redis-cli` of 7.0 cannot be told to give up, so it is stopped.
+fn in_time(sample: &Sample, command: &str) -> String {
+    format!("timeout 5 {}", cli(sample, command))
+}
+
 pub(in super::super) fn tell_silence(sample: &Sample, kind: Silence, why: &str, silent_ms: f64) -> Told {
     let seconds = silent_ms / 1_000.0;
     let told = match kind {
@@ -149,7 +154,7 @@ pub(in super::super) fn tell_silence(sample: &Sample, kind: Silence, why: &str, 
             format!("the server takes connections and has not answered for {seconds:.0} s: it runs a long command, is frozen, swaps, or packets are lost"),
         )
         .next(
-            cli(sample, "-t 5 PING"),
+            in_time(sample, "PING"),
             "reads only. If that stays silent, look on its machine: `top` (one core busy: a long command; none: frozen), and its log",
         ),
         Silence::Busy => {
@@ -161,7 +166,7 @@ pub(in super::super) fn tell_silence(sample: &Sample, kind: Silence, why: &str, 
             )
         }
         Silence::NoConnection => Told::new(Severity::Critical, format!("the server cannot be reached: {why}")).next(
-            cli(sample, "-t 5 PING"),
+            in_time(sample, "PING"),
             "reads only. If it is refused, the server does not run: look at its log and whether the system killed it (`dmesg | grep -i oom`)",
         ),
         Silence::TooManyClients => {

@@ -375,8 +375,9 @@ fn a_command_that_does_little_is_not_what_was_slow() {
 
 #[test]
 fn silence_is_told_in_its_kind() {
+    const PING: &str = "timeout 5 redis-cli -h 10.0.0.7 -p 6379 PING";
     for (kind, why, cause, next) in [
-        (Silence::Timeout, "no answer within 1 s", "takes connections and has not answered", "-t 5 PING"),
+        (Silence::Timeout, "no answer within 1 s", "takes connections and has not answered", PING),
         (
             Silence::Busy,
             "BUSY Redis is busy running a script. You can only call SCRIPT KILL",
@@ -384,7 +385,7 @@ fn silence_is_told_in_its_kind() {
             "SCRIPT KILL",
         ),
         (Silence::Busy, "BUSY .. FUNCTION KILL", "a script", "FUNCTION KILL"),
-        (Silence::NoConnection, "Connection refused", "cannot be reached", "-t 5 PING"),
+        (Silence::NoConnection, "Connection refused", "cannot be reached", PING),
         (Silence::TooManyClients, "ERR max number of clients reached", "turns everyone else away", "maxclients"),
         (Silence::Refused, "NOAUTH", "does not let the watch in", "ACL WHOAMI"),
     ] {
