@@ -249,9 +249,10 @@ pub(in super::super) fn tell_data_lost(view: &View, level: f64) -> Told {
         .with("how", serde_json::to_value(loss.how).ok());
     match loss.how {
         How::Flushed => told.next(
-            view.cli("ACL LOG"),
-            "reads only; `CLIENT LIST` and the application's log say who. To forbid it: `ACL SETUSER NAME -flushall -flushdb`. A file from \
-             before is in `CONFIG GET dir`, until the next snapshot overwrites it: copy it first",
+            view.cli("CLIENT LIST"),
+            "reads only. Who did it has cmd=flushall or cmd=flushdb there, if it is still connected and has sent nothing since; `ACL LIST` says \
+             who may, and `ACL SETUSER NAME -flushall -flushdb` forbids it. A file from before is in `CONFIG GET dir`, until the next \
+             snapshot overwrites it: copy it first",
         ),
         _ => told.next(
             view.cli("CONFIG GET dir"),

@@ -455,6 +455,9 @@ fn keys_that_are_flushed_are_lost_and_keys_that_go_are_not() {
     scene.set(&[("db0", "keys=2,expires=0,avg_ttl=0")]);
     let finding = only(&scene.looks(1), Rule::DataLost);
     assert!(finding.cause.contains("FLUSHALL") && finding.evidence["keys_before"] == 50_001, "{finding:#?}");
+    // `ACL LOG` has only what was denied.
+    assert!(finding.next_command.ends_with(" CLIENT LIST") && finding.risk.contains("cmd=flushall"), "{finding:#?}");
+    assert!(finding.risk.contains("`ACL LIST` says who may"), "{finding:#?}");
     // Redis 7.4 counts a flush when the memory is free again.
     for (after, want) in [(3, true), (30, false)] {
         let mut scene = Scene::new(Purpose::Shared);
