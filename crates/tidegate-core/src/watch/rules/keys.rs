@@ -94,9 +94,8 @@ pub(in super::super) fn tell_evictions(view: &View, level: f64) -> Told {
             Told::new(Severity::Warning, cause)
         }
     };
-    let limit = view.limit().map_or(0, |(bytes, _)| bytes);
     with_evictions(told, view, level).next(
-        view.set("maxmemory", &(limit + limit / 4).to_string()),
+        view.set("maxmemory", &view.more_memory().to_string()),
         "a quarter more: it must fit into the machine, with room for a fork. Else store less, or for a shorter time",
     )
 }

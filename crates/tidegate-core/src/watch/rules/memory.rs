@@ -173,14 +173,14 @@ pub(in super::super) fn tell_pressure(view: &View, level: f64) -> Told {
     let told = with_memory(Told::new(severity, cause), view, level);
     let rss = view.info.number("used_memory_rss").unwrap_or_default();
     let room = view.info.number("total_system_memory").map(|host| host.saturating_sub(rss));
-    let more = limit / 4;
+    let more = view.more_memory();
     match (source, room) {
         // A fork may need as much again as the server has.
-        ("maxmemory", Some(room)) if room > rss.saturating_add(more) => {
-            told.next(view.set("maxmemory", &(limit + more).to_string()), format!(
+        ("maxmemory", Some(room)) if room > rss.saturating_add(more.saturating_sub(limit)) => {
+            told.next(view.set("maxmemory", &more.to_string()), format!(
                 "a quarter more, {}: the machine has {} free of this server's view; other programs on it are not seen. Look for what \
                  fills it first",
-                bytes(limit + more),
+                bytes(more),
                 bytes(room)
             ))
         }
@@ -224,10 +224,10 @@ pub(in super::super) fn tell_full(view: &View, level: f64) -> Told {
             "keys that were not read for long go from now on; right for a cache, wrong where state lies beside it",
         ),
         Purpose::State | Purpose::Shared => told.next(
-            view.set("maxmemory", &(limit + limit / 4).to_string()),
+            view.set("maxmemory", &view.more_memory().to_string()),
             format!(
                 "a quarter more, {}: it must fit into the machine, with room for a fork. Delete what is not needed with UNLINK",
-                bytes(limit + limit / 4)
+                bytes(view.more_memory())
             ),
         ),
     }

@@ -166,6 +166,13 @@ impl View<'_> {
         pressure(self.answer)
     }
 
+    /// A limit that helps: a quarter more than what is used, if that is beyond the limit already, else than the limit.
+    pub(super) fn more_memory(&self) -> u64 {
+        let limit = self.limit().map_or(0, |(bytes, _)| bytes);
+        let most = limit.max(self.info.number("used_memory").unwrap_or_default());
+        most.saturating_add(most / 4)
+    }
+
     /// Whether keys go when memory is full.
     pub(super) fn evicts(&self) -> Option<bool> {
         Some(self.policy()? != "noeviction" && self.info.number("maxmemory")? > 0)

@@ -77,6 +77,8 @@ fn pressure_and_full_memory() {
     scene.set(&[("used_memory", &mib(101)), ("mem_not_counted_for_evict", "0")]);
     let finding = only(&scene.looks(3), Rule::FullNoeviction);
     assert_eq!(finding.severity, Severity::Critical);
+    // A quarter more than what is used: a limit below that would help nobody.
+    assert!(finding.next_command.ends_with(&format!("CONFIG SET maxmemory {}", 101 * MIB / 4 * 5)), "{finding:#?}");
     // What is nearly full already is not told twice.
     assert!(scene.looks(100).is_empty());
 }
@@ -490,6 +492,22 @@ fn a_changed_policy_is_told_once() {
     assert_eq!(closed(&scene.looks(200)), [Rule::PolicyChanged], "it is not news for ever");
     scene.set(&[("maxmemory_policy", "noeviction")]);
     assert_eq!(opened(&scene.looks(5)), [Rule::PolicyChanged]);
+}
+
+/// A limit that was set below what is used: what is advised lies above it.
+#[test]
+fn a_limit_far_below_what_is_used() {
+    for (purpose, rule) in [(Purpose::State, Rule::MemoryPressure), (Purpose::Shared, Rule::Evictions)] {
+        let mut scene = Scene::new(purpose);
+        let policy = if rule == Rule::Evictions { "allkeys-lru" } else { "noeviction" };
+        scene.set(&[("maxmemory", &mib(20)), ("used_memory", &mib(32)), ("maxmemory_policy", policy)]);
+        let mut changes = Vec::new();
+        for look in 0..6 {
+            changes.extend(scene.set_number("evicted_keys", look * 50).look());
+        }
+        let told = changes.iter().map(Change::finding).find(|finding| finding.rule == rule).unwrap();
+        assert!(told.next_command.ends_with(&format!("CONFIG SET maxmemory {}", 40 * MIB)), "{told:#?}");
+    }
 }
 
 /// What happens again while its finding is open is told, too; a server that is started again and again not every time.
