@@ -11,6 +11,8 @@ const MUCH: u64 = 100 * MIB;
 const LONG_FORK_MS: f64 = 1_000.0;
 /// From here on memory that nothing evicts is no matter for tomorrow.
 const NEARLY_FULL: f64 = 0.95;
+/// Where fewer keys than this share may be evicted, evictions do not keep memory from being full.
+const FEW: f64 = 0.1;
 
 /// Where memory lies that is resident and not used.
 struct Waste {
@@ -130,16 +132,22 @@ pub(in super::super) fn tell_fragmentation(view: &View, level: f64) -> Told {
         .with("growing", growing)
 }
 
+/// Under a policy that evicts only keys with a time to live, the share of keys that have one, if it is small: hardly anything may be
+/// evicted then.
+fn few_to_evict(view: &View) -> Option<f64> {
+    let is_volatile = view.evicts() == Some(true) && view.policy().is_some_and(|policy| policy.starts_with("volatile"));
+    let share = view.facts.expires.zip(view.facts.keys).map(|(expires, keys)| expires as f64 / keys.max(1) as f64);
+    share.filter(|share| is_volatile && *share < FEW)
+}
+
 /// Whether being full is how this server is meant to be.
 fn is_meant_to_be_full(view: &View) -> bool {
     if view.evicts() != Some(true) {
         return false;
     }
-    let volatile_only = view.policy().is_some_and(|policy| policy.starts_with("volatile"));
-    let expiring = view.facts.expires.zip(view.facts.keys).map(|(expires, keys)| expires as f64 / keys.max(1) as f64);
     match view.purpose {
         Purpose::Cache => true,
-        Purpose::Shared => !volatile_only || expiring.is_none_or(|share| share >= 0.1),
+        Purpose::Shared => few_to_evict(view).is_none(),
         Purpose::State => false,
     }
 }
@@ -161,13 +169,25 @@ fn with_memory(told: Told, view: &View, level: f64) -> Told {
 }
 
 pub(in super::super) fn tell_pressure(view: &View, level: f64) -> Told {
-    let evicts = view.evicts() == Some(true);
+    let few = few_to_evict(view);
+    let evicts = view.evicts() == Some(true) && few.is_none();
     let (limit, source) = view.limit().unwrap_or_default();
+    let policy = view.policy().unwrap_or("unknown");
     let severity = if level >= NEARLY_FULL && !evicts { Severity::Critical } else { Severity::Warning };
     let what = match source {
-        "maxmemory" if evicts => "keys of a server that holds state will be evicted",
-        "maxmemory" => "nothing is evicted, so that writes will be refused",
-        _ => "no maxmemory is set, so that the system will kill the server",
+        "maxmemory" if evicts => "keys of a server that holds state will be evicted".to_owned(),
+        "maxmemory" => match few {
+            Some(0.0) => format!(
+                "nothing can be evicted ({policy} evicts only keys with a time to live, and no key has one), so that writes will be refused"
+            ),
+            Some(share) => format!(
+                "only {:.1} % of the keys can be evicted ({policy} evicts only those with a time to live): once they are gone, writes will \
+                 be refused",
+                share * 100.0
+            ),
+            None => "nothing is evicted, so that writes will be refused".to_owned(),
+        },
+        _ => "no maxmemory is set, so that the system will kill the server".to_owned(),
     };
     let cause = format!("{} of {} ({source}) is used; when it is full, {what}", percent(level), bytes(limit));
     let told = with_memory(Told::new(severity, cause), view, level);

@@ -135,6 +135,20 @@ fn a_cache_is_meant_to_be_full() {
         assert!(full(Purpose::Shared, policy, db0).is_empty(), "{policy}");
     }
     assert_eq!(full(Purpose::Shared, "volatile-lru", none_expire), [Rule::MemoryPressure], "nothing can be evicted");
+    for (purpose, expires, words) in [
+        (Purpose::Shared, 0, "and no key has one), so that writes will be refused"),
+        (Purpose::State, 0, "and no key has one), so that writes will be refused"),
+        (Purpose::Shared, 40, "only 4.0 % of the keys can be evicted"),
+        (Purpose::State, 900, "keys of a server that holds state will be evicted"),
+    ] {
+        let mut scene = Scene::new(purpose);
+        scene.set(&[("maxmemory", &mib(100)), ("used_memory", &mib(90)), ("maxmemory_policy", "volatile-lru")]);
+        // The scene has a key of its own in another database.
+        scene.set(&[("db0", &format!("keys=999,expires={expires},avg_ttl=0")), ("db3", "keys=1,expires=0")]);
+        let finding = only(&scene.looks(5), Rule::MemoryPressure);
+        assert!(finding.cause.contains(words), "{purpose:?} {expires}: {}", finding.cause);
+        assert!(!finding.cause.contains("holds state") || expires == 900, "{}", finding.cause);
+    }
     assert_eq!(full(Purpose::State, "volatile-lru", some_expire), [Rule::MemoryPressure]);
     assert_eq!(full(Purpose::Cache, "noeviction", some_expire), [Rule::FullNoeviction, Rule::MemoryPressure]);
 }
