@@ -229,7 +229,9 @@ pub(in super::super) fn tell_full(view: &View, level: f64) -> Told {
     let limit = view.info.number("maxmemory").unwrap_or_default();
     let failing = match refused {
         Some(count) if count > 0 => format!("writes fail: {count} were refused since the last look"),
-        _ => "the next writes will be refused".to_owned(),
+        _ if level >= NEARLY_FULL => "the next writes will be refused".to_owned(),
+        // Whoever set a low threshold wants to know early.
+        _ => "writes will be refused once it is full".to_owned(),
     };
     let nothing = match view.policy() {
         Some("noeviction") | None => "evicts nothing",

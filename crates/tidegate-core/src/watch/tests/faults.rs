@@ -597,7 +597,7 @@ fn settings_are_obeyed() {
     settings.set(Rule::FullNoeviction, eager).unwrap();
     let mut scene = Scene::on(REDIS_7_0, settings.clone());
     scene.set(&[("maxmemory", &mib(100)), ("used_memory", &mib(90))]);
-    only(&scene.looks(1), Rule::FullNoeviction);
+    assert!(only(&scene.looks(1), Rule::FullNoeviction).cause.ends_with("writes will be refused once it is full"));
     for (settings, want) in [
         (RuleSettings { samples: 3, of: 2, ..eager }, "1..=of"),
         (RuleSettings { of: 65, ..eager }, "1..=64"),
