@@ -3,6 +3,7 @@
 //! Fields are found by name, never by section: sections differ between versions. A field that is not there, that is no
 //! number, or that counted below zero on the server (2^63 and above) is unknown, and nothing is judged by it.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Longest text that is read, bytes; what lies behind is unknown.
@@ -188,6 +189,13 @@ impl Info {
             let address = format!("{}:{}", part(value, "ip")?, part(value, "port")?);
             Some(ReplicaSeen { address, state, offset: part_number(value, "offset"), lag: part_number(value, "lag") })
         })
+    }
+
+    /// The same without those who only read a snapshot (`tidegate big-keys`, `redis-cli --rdb`) and leave: these have no port to be
+    /// reached at. One that has two connections while it is copied to counts once.
+    pub fn standing_replicas(&self) -> impl Iterator<Item = ReplicaSeen> {
+        let mut seen = BTreeSet::new();
+        self.replicas().filter(move |replica| !replica.address.ends_with(":0") && seen.insert(replica.address.clone()))
     }
 
     /// How often an error was answered, by its first word, such as `OOM`. Zero while it was not; `None` where the server

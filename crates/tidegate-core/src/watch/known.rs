@@ -41,6 +41,8 @@ pub struct Known {
     is_replica: bool,
     /// The most replicas lately, and when there were so many.
     replicas: Option<(u64, Millis)>,
+    /// Replicas that had all of its data at the last look.
+    online: u64,
     /// Wasted memory some minutes ago.
     waste: Option<(u64, Millis)>,
     pub(super) waste_before: Option<u64>,
@@ -294,10 +296,15 @@ impl Known {
 
     fn count_replicas(&mut self, at: Millis, info: &Info) {
         if info.is_replica() != Some(false) {
-            self.replicas = None;
+            (self.replicas, self.online) = (None, 0);
             return;
         }
-        let Some(now) = info.number("connected_slaves") else { return };
+        if info.number("connected_slaves").is_none() {
+            return;
+        }
+        // Nobody is missed who was not there for two looks: what comes and leaves is no replica to rely on.
+        let online = info.standing_replicas().filter(|replica| replica.state == "online").count() as u64;
+        let now = std::mem::replace(&mut self.online, online).min(online);
         match self.replicas {
             Some((most, last)) if now < most && at.since(last) < MISSED_MS => {}
             _ => self.replicas = Some((now, at)),

@@ -1,5 +1,7 @@
 //! Copies that fall behind or are lost.
 
+use tidegate_redis::bigkeys::{BigKeysOptions, Pace, Route, big_keys};
+
 use super::*;
 
 async fn pair(master: &Redis, replica: &Redis) {
@@ -37,6 +39,29 @@ async fn a_replica_that_is_frozen_and_then_gone() {
     watching.told(Rule::ReplicaBuffer, || drop(master.tell(&["SET", "k", &value]))).await;
     replica.kill();
     assert!(watching.told(Rule::ReplicaDown, || {}).await.cause.contains("1 of 1 replicas are gone"));
+}
+
+/// `tidegate big-keys` reads a snapshot as a replica would: nobody is missed when it leaves.
+#[tokio::test]
+async fn a_reader_of_a_snapshot_is_no_replica() {
+    let redis = with_options(&[("repl-diskless-sync-delay", "1")]);
+    fill(&redis, "a", 1_000, 10);
+    let mut watching = Watching::new(&redis.url(), short(Purpose::State));
+    watching.quiet(2).await;
+    let url = redis.url();
+    let reading = tokio::spawn(async move {
+        let options = BigKeysOptions { route: Route::Snapshot, pace: Pace::Fast, ..BigKeysOptions::default() };
+        big_keys(&RedisOptions::parse(&url).unwrap(), &options).await.unwrap()
+    });
+    let mut looks_at_it = 0;
+    while !reading.is_finished() {
+        watching.quiet(1).await;
+        let info = &watching.last.samples[0].answer().unwrap().info;
+        looks_at_it += usize::from(info.number("connected_slaves") == Some(1));
+    }
+    assert_eq!(reading.await.unwrap().route, "snapshot");
+    assert!(looks_at_it >= 2, "{looks_at_it}");
+    watching.quiet(10).await;
 }
 
 #[tokio::test]

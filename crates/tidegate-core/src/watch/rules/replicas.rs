@@ -17,11 +17,16 @@ pub(in super::super) fn down(view: &View) -> Measure {
             None => Measure::Unknown,
         },
         Some(false) => match view.info.number("connected_slaves") {
-            Some(now) => Measure::Level(view.known.replicas_expected().saturating_sub(now) as f64),
+            Some(_) => Measure::Level(view.known.replicas_expected().saturating_sub(left(view)) as f64),
             None => Measure::Unknown,
         },
         None => Measure::Unknown,
     }
+}
+
+/// The replicas that a master has, also those that are being copied to.
+fn left(view: &View) -> u64 {
+    view.info.standing_replicas().count() as u64
 }
 
 pub(in super::super) fn tell_down(view: &View, level: f64) -> Told {
@@ -51,7 +56,7 @@ pub(in super::super) fn tell_down(view: &View, level: f64) -> Told {
                 "reads only. Then look whether the master runs and can be reached from here, and in both logs why (password, maxclients, output buffer limit)",
             );
     }
-    let left = view.info.number("connected_slaves").unwrap_or_default();
+    let left = left(view);
     let severity = if left == 0 && view.purpose != Purpose::Cache { Severity::Critical } else { Severity::Warning };
     let cause = format!(
         "{level:.0} of {} replicas are gone, {left} left{}",
@@ -71,7 +76,7 @@ pub(in super::super) fn tell_down(view: &View, level: f64) -> Told {
 
 /// The replica that has confirmed nothing for longest: where it is, and seconds.
 fn slowest(view: &View) -> Option<(String, u64)> {
-    let online = view.info.replicas().filter(|replica| replica.state == "online");
+    let online = view.info.standing_replicas().filter(|replica| replica.state == "online");
     online.filter_map(|replica| Some((replica.address, replica.lag?))).max_by_key(|(_, lag)| *lag)
 }
 

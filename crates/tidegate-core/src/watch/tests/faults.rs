@@ -326,6 +326,39 @@ fn replicas() {
     assert_eq!(closed(&scene.looks(40)), [Rule::ReplicaLag]);
 }
 
+/// Whoever reads a snapshot as a replica would is none: nobody is missed when it leaves.
+#[test]
+fn readers_of_a_snapshot_are_no_replicas() {
+    let reader = |state: &str| format!("ip=10.0.0.9,port=0,state={state},offset=0,lag=90");
+    for states in [&["wait_bgsave", "send_bulk"][..], &["send_bulk", "online"]] {
+        let mut scene = Scene::new(Purpose::State);
+        scene.looks(3);
+        for state in states {
+            scene.set(&[("connected_slaves", "1"), ("slave0", &reader(state))]);
+            assert!(scene.looks(20).is_empty(), "{state}");
+        }
+        scene.set(&[("connected_slaves", "0"), ("slave0", "")]);
+        assert!(scene.looks(20).is_empty(), "{states:?}");
+    }
+    // One that is there does not stand for one that is missing.
+    let mut scene = Scene::new(Purpose::State);
+    let online = "ip=10.0.0.8,port=6379,state=online,offset=1000,lag=0";
+    scene.set(&[("connected_slaves", "2"), ("slave0", online), ("slave1", &reader("send_bulk"))]);
+    assert!(scene.looks(5).is_empty());
+    scene.set(&[("connected_slaves", "1"), ("slave0", &reader("send_bulk")), ("slave1", "")]);
+    let finding = only(&scene.looks(4), Rule::ReplicaDown);
+    assert!(finding.cause.contains("1 of 1 replicas are gone, 0 left"), "{finding:#?}");
+    // A replica that never had its first copy, or came for a single look, is not relied on.
+    for (state, looks) in [("wait_bgsave", 30), ("online", 1)] {
+        let mut scene = Scene::new(Purpose::State);
+        let seen = format!("ip=10.0.0.8,port=6379,state={state},offset=0,lag=0");
+        scene.set(&[("connected_slaves", "1"), ("slave0", &seen)]);
+        scene.looks(looks);
+        scene.set(&[("connected_slaves", "0"), ("slave0", "")]);
+        assert!(scene.looks(20).is_empty(), "{state}");
+    }
+}
+
 #[test]
 fn slow_commands_are_named() {
     let mut scene = Scene::new(Purpose::Shared);
