@@ -12,6 +12,10 @@ use crate::Millis;
 const RECENT_MS: i64 = 5 * 60_000;
 /// A replica that was gone for so long is not missed any more.
 const MISSED_MS: i64 = 60 * 60_000;
+/// A first copy that has not come on for so long is a trouble.
+const COPY_STALLS_MS: i64 = 60_000;
+/// A master that prepares a snapshot says every ten seconds that it is there.
+const MASTER_SPEAKS_S: u64 = 15;
 /// Clocks and whole seconds of uptime are not more exact than this.
 const SLACK_MS: i64 = 2_500;
 /// Fewer keys than this part of those before are a loss worth a look.
@@ -43,6 +47,8 @@ pub struct Known {
     replicas: Option<(u64, Millis)>,
     /// Replicas that had all of its data at the last look.
     online: u64,
+    /// Of a replica that has no copy of its master's data yet.
+    pub(super) first_copy: Option<FirstCopy>,
     /// Wasted memory some minutes ago.
     waste: Option<(u64, Millis)>,
     pub(super) waste_before: Option<u64>,
@@ -65,6 +71,32 @@ pub(super) struct Restart {
     /// How many there were, each within minutes of the one before.
     #[serde(default)]
     pub(super) times: u32,
+}
+
+/// A replica whose link to its master was never up since it became its replica, or was started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct FirstCopy {
+    /// `host:port`.
+    pub(super) master: String,
+    /// When it was seen so for the first time.
+    pub(super) since: Millis,
+    /// When it came on last.
+    came_on: Millis,
+    /// The most bytes that were read of a copy. One that breaks off and begins anew does not come on.
+    most: u64,
+}
+
+impl FirstCopy {
+    /// Whether it may still come, as far as can be seen.
+    pub(super) fn comes_on(&self, now: Millis) -> bool {
+        now.since(self.came_on) < COPY_STALLS_MS
+    }
+}
+
+/// The master of a replica, `host:port`.
+pub(super) fn master_of(info: &Info) -> String {
+    let part = |name: &str| info.text(name).unwrap_or("unknown");
+    format!("{}:{}", part("master_host"), part("master_port"))
 }
 
 /// `maxmemory-policy` was changed.
@@ -149,6 +181,7 @@ impl Known {
             self.silent_since.as_mut(),
             self.replicas.as_mut().map(|(_, at)| at),
             self.waste.as_mut().map(|(_, at)| at),
+            self.first_copy.as_mut().map(|copy| &mut copy.since),
             self.restart.as_mut().map(|restart| &mut restart.at),
             self.policy_change.as_mut().map(|change| &mut change.at),
             self.loss.as_mut().map(|loss| &mut loss.at),
@@ -156,6 +189,9 @@ impl Known {
         ];
         for at in remembered.into_iter().flatten() {
             *at = at.plus(-back);
+        }
+        if let Some(copy) = &mut self.first_copy {
+            copy.came_on = copy.came_on.plus(-back);
         }
     }
 
@@ -184,10 +220,12 @@ impl Known {
             self.flushes = None;
             self.waste_before = None;
             self.waste = None;
+            self.first_copy = None;
         }
         self.compare_keys(answer, facts, before.filter(|_| !is_other), is_other);
         self.compare_policy(sample.at, info);
         self.count_replicas(sample.at, info);
+        self.follow_first_copy(sample.at, info);
         self.weigh_waste(sample.at, info);
         self.version = Some(info.server().version);
         if let Some(run_id) = info.text("run_id") {
@@ -309,6 +347,31 @@ impl Known {
             Some((most, last)) if now < most && at.since(last) < MISSED_MS => {}
             _ => self.replicas = Some((now, at)),
         }
+    }
+
+    fn follow_first_copy(&mut self, at: Millis, info: &Info) {
+        // Since when the link is down is -1 while it was never up.
+        let never_up = info.is_replica() == Some(true)
+            && info.text("master_link_status").is_some_and(|status| status != "up")
+            && info.text("master_link_down_since_seconds") == Some("-1");
+        if !never_up {
+            self.first_copy = None;
+            return;
+        }
+        let master = master_of(info);
+        let known = self.first_copy.take().filter(|copy| copy.master == master);
+        let mut copy = known.unwrap_or(FirstCopy { master, since: at, came_on: at, most: 0 });
+        let read = info.number("master_sync_read_bytes").unwrap_or_default();
+        let last_heard = info.number("master_sync_last_io_seconds_ago");
+        let is_preparing = info.is_on("master_sync_in_progress") == Some(true)
+            && copy.most == 0
+            && last_heard.is_some_and(|seconds| seconds <= MASTER_SPEAKS_S);
+        let is_loading = ["loading", "async_loading"].iter().any(|name| info.is_on(name) == Some(true));
+        if read > copy.most || is_preparing || is_loading {
+            copy.came_on = at;
+            copy.most = copy.most.max(read);
+        }
+        self.first_copy = Some(copy);
     }
 
     fn weigh_waste(&mut self, at: Millis, info: &Info) {

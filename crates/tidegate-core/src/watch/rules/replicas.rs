@@ -2,6 +2,7 @@
 
 use super::super::facts::grown;
 use super::super::finding::{Severity, Told, bytes, percent, rounded};
+use super::super::known::master_of;
 use super::super::settings::Purpose;
 use super::{Measure, View, WELL};
 
@@ -13,6 +14,10 @@ pub(in super::super) fn down(view: &View) -> Measure {
     match view.info.is_replica() {
         Some(true) => match view.info.text("master_link_status") {
             Some("up") => WELL,
+            // It has no copy yet and gets one: no link is lost, and none is there.
+            Some(_) if view.known.first_copy.as_ref().is_some_and(|copy| copy.comes_on(view.sample.at)) => {
+                Measure::Between
+            }
             Some(_) => Measure::Level(1.0),
             None => Measure::Unknown,
         },
@@ -31,14 +36,18 @@ fn left(view: &View) -> u64 {
 
 pub(in super::super) fn tell_down(view: &View, level: f64) -> Told {
     if view.info.is_replica() == Some(true) {
-        let master = format!(
-            "{}:{}",
-            view.info.text("master_host").unwrap_or("unknown"),
-            view.info.text("master_port").unwrap_or("unknown")
-        );
+        let master = master_of(view.info);
         let for_s = view.info.number("master_link_down_since_seconds");
         let syncing = view.info.is_on("master_sync_in_progress") == Some(true);
-        let cause = if syncing {
+        let first = view.known.first_copy.as_ref();
+        let cause = if let Some(copy) = first {
+            let waited = view.sample.at.since(copy.since).max(0) / 1_000;
+            let how = if syncing { "it was begun and does not come on" } else { "none has begun" };
+            format!(
+                "this replica waits for its first copy of its master {master} since it became its replica or was started, for {waited} s at \
+                 least, and {how}: it serves old data or none, and must not be failed over to"
+            )
+        } else if syncing {
             format!(
                 "this replica has no link to its master {master}: it is being copied to afresh, and serves old data meanwhile"
             )
@@ -51,6 +60,7 @@ pub(in super::super) fn tell_down(view: &View, level: f64) -> Told {
             .with("master", Some(master))
             .with("down_seconds", for_s)
             .with("copying", Some(syncing))
+            .with("first_copy", Some(first.is_some()))
             .next(
                 view.cli("INFO replication"),
                 "reads only. Then look whether the master runs and can be reached from here, and in both logs why (password, maxclients, output buffer limit)",

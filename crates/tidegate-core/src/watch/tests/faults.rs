@@ -326,6 +326,50 @@ fn replicas() {
     assert_eq!(closed(&scene.looks(40)), [Rule::ReplicaLag]);
 }
 
+/// A replica that is copied to for the first time has lost no master: it is told only when that does not come on.
+#[test]
+fn a_first_copy_is_no_lost_master() {
+    let down = |fields: &[(&str, &str)]| {
+        let mut scene = Scene::new(Purpose::State);
+        scene.looks(3);
+        // As Redis 7.0 says it while it connects, and while the master waits for more replicas to come.
+        scene.set(&[("role", "slave"), ("master_host", "10.0.0.8"), ("master_port", "6379")]);
+        scene.set(&[("master_link_status", "down"), ("master_last_io_seconds_ago", "-1")]);
+        scene.set(&[("master_sync_in_progress", "0"), ("master_link_down_since_seconds", "-1")]);
+        scene.set(fields);
+        scene
+    };
+    let mut scene = down(&[]);
+    assert!(scene.looks(50).is_empty());
+    let finding = only(&scene.looks(20), Rule::ReplicaDown);
+    assert_eq!((finding.severity, &finding.evidence["first_copy"]), (Severity::Warning, &true.into()), "{finding:#?}");
+    assert!(finding.cause.contains("first copy") && finding.cause.contains("none has begun"), "{finding:#?}");
+    assert!(!finding.cause.contains("lost its master"), "{finding:#?}");
+    scene.set(&[("master_link_status", "up"), ("master_link_down_since_seconds", "")]);
+    assert_eq!(closed(&scene.looks(40)), [Rule::ReplicaDown]);
+    // The master writes its snapshot for long, then sends it for long, and it is read for long.
+    let mut scene = down(&[("master_sync_in_progress", "1"), ("master_sync_last_io_seconds_ago", "9")]);
+    scene.set(&[("master_sync_read_bytes", "0")]);
+    assert!(scene.looks(200).is_empty());
+    for look in 1..200 {
+        assert!(scene.set_number("master_sync_read_bytes", look * MIB).look().is_empty(), "{look}");
+    }
+    scene.set(&[("loading", "1"), ("master_sync_in_progress", "0")]);
+    assert!(scene.looks(200).is_empty());
+    // One that breaks off again and again does not come on.
+    let mut scene = down(&[("master_sync_in_progress", "1"), ("master_sync_last_io_seconds_ago", "0")]);
+    let changes: Vec<Change> =
+        (0..100).flat_map(|look| scene.set_number("master_sync_read_bytes", 1 + look % 10 * MIB).look()).collect();
+    assert!(only(&changes, Rule::ReplicaDown).cause.contains("does not come on"), "{changes:#?}");
+    // A link that was up is lost at once, and a watch that is started again has not forgotten since when it waits.
+    let mut scene = down(&[("master_link_down_since_seconds", "2")]);
+    assert!(only(&scene.looks(3), Rule::ReplicaDown).cause.contains("has lost its master 10.0.0.8:6379"));
+    let mut scene = down(&[]);
+    scene.looks(40);
+    scene.judge = Judge::restore(Settings::new(Purpose::State), &scene.judge.save()).unwrap();
+    assert!(only(&scene.looks(30), Rule::ReplicaDown).cause.contains("for 6"));
+}
+
 /// Whoever reads a snapshot as a replica would is none: nobody is missed when it leaves.
 #[test]
 fn readers_of_a_snapshot_are_no_replicas() {
