@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::facts::{Facts, grown};
-use super::info::Info;
+use super::info::{Info, Kind};
 use super::sample::{Answer, Sample};
 use super::settings::Rule;
 use crate::Millis;
@@ -130,6 +130,16 @@ pub(super) enum How {
     Replaced,
     /// It cannot be seen.
     Unseen,
+}
+
+/// Whether a flush may be counted only when the memory is free again, as by Redis from 7.4 on.
+fn counts_flushes_late(info: &Info) -> bool {
+    let server = info.server();
+    match server.kind {
+        Kind::Redis => server.number.is_none_or(|number| number >= (7, 4)),
+        Kind::Valkey => false,
+        Kind::Other => true,
+    }
 }
 
 fn is_recent(at: Millis, now: Millis) -> bool {
@@ -267,6 +277,7 @@ impl Known {
         }
         // The counter begins anew with CONFIG RESETSTAT.
         let flushed = facts.flushes.zip(self.flushes).is_some_and(|(now, before)| now != before && now > 0);
+        let counts_late = counts_flushes_late(info);
         // Where it is not known how many there were before, one that was may have been now.
         let not_flushed = facts.flushes.is_some_and(|count| count == 0 || self.flushes.is_some());
         if facts.flushes.is_some() {
@@ -311,8 +322,8 @@ impl Known {
             return;
         }
         if is_suspect {
-            // Ordinary deletions; or a flush that a server (Redis 7.4 and newer) counts only when the memory is free again.
-            self.suspect = Some(loss);
+            // Ordinary deletions; or a flush that is counted only when the memory is free again.
+            self.suspect = Some(loss).filter(|_| counts_late);
         } else {
             self.loss = Some(loss);
         }

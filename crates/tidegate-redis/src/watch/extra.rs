@@ -27,6 +27,8 @@ const MACHINE: Duration = Duration::from_secs(10);
 const ENTRIES: i64 = 32;
 /// Fewer keys than this part of those before: it is looked whether somebody deleted everything.
 const FEWER: u64 = 2;
+/// How often it is read how often everything was deleted: one that was before the last time has not taken what goes now.
+const STATS: Duration = Duration::from_secs(5);
 /// It is looked so often: a flush may be counted only when the memory is free again.
 const FLUSH_LOOKS: u32 = 10;
 /// Wasted memory from which on it is asked whether the server can move allocations together.
@@ -52,8 +54,17 @@ pub(super) struct Extra {
     /// The newest entry of the slow log that was seen.
     slow_id: Option<i64>,
     keys: Option<u64>,
-    /// How often it is still to be asked how often everything was deleted; `None` before the first answer.
-    flushes_left: Option<u32>,
+    /// When it was read last how often everything was deleted.
+    stats_at: Option<Instant>,
+    /// How often that is still to be read because keys have gone.
+    flushes_left: u32,
+}
+
+/// The answers to [`Extra::ahead`] and to [`Extra::beside`].
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    pub(super) stats: Option<RedisResult<Value>>,
+    pub(super) newest: Option<RedisResult<Value>>,
 }
 
 /// What a round adds to `INFO`.
@@ -71,6 +82,12 @@ fn is_due(at: Option<Instant>, every: Duration) -> bool {
 }
 
 impl Extra {
+    /// The command to send before `INFO`, if it is time: a deletion of everything that it counts already has taken from the keys
+    /// that `INFO` then shows.
+    pub(super) fn ahead(&self) -> Option<Cmd> {
+        is_due(self.stats_at, STATS).then(|| command(&["INFO", "commandstats"]))
+    }
+
     /// The commands to send together with `INFO`.
     pub(super) fn beside(&self) -> Option<Cmd> {
         self.may_read_slow_log().then(|| command(&["SLOWLOG", "GET", "1"]))
@@ -80,14 +97,8 @@ impl Extra {
         is_due(self.slow_forbidden, FORBIDDEN)
     }
 
-    /// Asks whatever `info` gives a reason for. `newest`: the answer to [`Extra::beside`]. What fails is left out: what it
-    /// lacks is unknown.
-    pub(super) async fn ask(
-        &mut self,
-        connection: &mut MultiplexedConnection,
-        info: &Info,
-        newest: Option<RedisResult<Value>>,
-    ) -> Added {
+    /// Asks whatever `info` gives a reason for. What fails is left out: what it lacks is unknown.
+    pub(super) async fn ask(&mut self, connection: &mut MultiplexedConnection, info: &Info, sent: Sent) -> Added {
         if info.text("run_id").is_some_and(|run_id| run_id != self.run_id) {
             let kept = Self { host_at: None, ..std::mem::take(self) };
             *self = Self {
@@ -97,14 +108,14 @@ impl Extra {
             };
             info.text("run_id").unwrap_or_default().clone_into(&mut self.run_id);
         }
-        let slow = self.slow(connection, newest).await;
+        let slow = self.slow(connection, sent.newest).await;
         self.read_config(connection).await;
         self.ask_defrag(connection, info).await;
         if is_due(self.host_at, MACHINE) {
             (self.host, self.host_at) = (host::seen(info), Some(Instant::now()));
         }
         let clients = self.clients(connection, info).await;
-        let flushes = self.flushes(connection, info).await;
+        let flushes = self.flushes(connection, info, sent.stats).await;
         Added { config: self.config.clone(), host: self.host, clients, slow, flushes }
     }
 
@@ -209,19 +220,27 @@ impl Extra {
         self.clients.clone()
     }
 
-    async fn flushes(&mut self, connection: &mut MultiplexedConnection, info: &Info) -> Option<u64> {
+    async fn flushes(
+        &mut self,
+        connection: &mut MultiplexedConnection,
+        info: &Info,
+        sent: Option<RedisResult<Value>>,
+    ) -> Option<u64> {
         let keys = info.keyspaces().map(|db| db.keys).fold(0, u64::saturating_add);
         let before = self.keys.replace(keys);
         let has_reason = before.is_some_and(|before| keys < before - before / FEWER);
         if has_reason {
-            self.flushes_left = Some(FLUSH_LOOKS);
+            self.flushes_left = FLUSH_LOOKS;
         }
-        if self.flushes_left == Some(0) {
-            return None;
-        }
-        let mut answers = all(connection, &[command(&["INFO", "commandstats"])]).await.ok()?;
-        let stats = Info::parse(&parse::text(&answers.pop()?.ok()?));
-        self.flushes_left = Some(self.flushes_left.map_or(0, |left| left.saturating_sub(1)));
+        let answer = if self.flushes_left > 0 {
+            // What was sent ahead does not have what took keys meanwhile.
+            all(connection, &[command(&["INFO", "commandstats"])]).await.ok()?.pop()?
+        } else {
+            sent?
+        };
+        let stats = Info::parse(&parse::text(&answer.ok()?));
+        self.flushes_left = self.flushes_left.saturating_sub(1);
+        self.stats_at = Some(Instant::now());
         Some(stats.calls("flushall").saturating_add(stats.calls("flushdb")))
     }
 }

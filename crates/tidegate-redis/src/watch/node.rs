@@ -10,7 +10,7 @@ use tidegate_core::watch::{Answer, Info, Reply, Sample, Silence};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-use super::extra::Extra;
+use super::extra::{Extra, Sent};
 use super::late::timed;
 use super::parse;
 use crate::asks::all;
@@ -100,15 +100,17 @@ impl Node {
         &mut self,
         mut connection: MultiplexedConnection,
     ) -> Result<(Answer, bool), (RedisError, Duration, bool)> {
-        let mut commands = vec![redis::cmd("INFO")];
-        commands.extend(self.extra.beside());
+        let ahead = self.extra.ahead();
+        let is_ahead = ahead.is_some();
+        let commands: Vec<_> = ahead.into_iter().chain([redis::cmd("INFO")]).chain(self.extra.beside()).collect();
         let (answers, took, is_late) = timed(all(&mut connection, &commands)).await;
         let failed = |e: RedisError| (e, took, is_late);
         let mut answers = answers.map_err(failed)?.into_iter();
+        let stats = if is_ahead { answers.next() } else { None };
         let info = answers.next().unwrap_or(Ok(Value::Nil)).map_err(failed)?;
         let info = Info::parse(&parse::text(&info));
         // One wait for all of it; what comes too late is unknown.
-        let added = self.extra.ask(&mut connection, &info, answers.next());
+        let added = self.extra.ask(&mut connection, &info, Sent { stats, newest: answers.next() });
         let added = tokio::time::timeout(self.options.response_timeout, added).await.unwrap_or_default();
         let answer = Answer {
             info,

@@ -90,6 +90,13 @@ async fn a_policy_that_is_changed_and_data_that_are_flushed() {
     watching.quiet(6).await;
     fill(&redis, "a", 5_000, 10);
     watching.quiet(2).await;
+    // A flush that took nothing has not taken what is deleted later.
+    redis.tell(&["EVAL", "redis.call('SELECT', 9); redis.call('FLUSHDB')", "0"]);
+    watching.quiet(35).await;
+    redis.tell(&["EVAL", "for i = 1, 5000 do redis.call('UNLINK', 'a' .. i) end", "0"]);
+    watching.quiet(6).await;
+    fill(&redis, "a", 5_000, 10);
+    watching.quiet(2).await;
     redis.tell(&["FLUSHALL"]);
     let finding = watching.told(Rule::DataLost, || {}).await;
     assert!(finding.cause.contains("5000 keys are gone: FLUSHALL"), "{finding:#?}");
