@@ -64,6 +64,31 @@ async fn a_reader_of_a_snapshot_is_no_replica() {
     watching.quiet(10).await;
 }
 
+/// A replica that waits for its first copy has lost no master.
+#[tokio::test]
+async fn a_first_copy_is_no_lost_master() {
+    let master = with_options(&[("repl-diskless-sync", "yes"), ("repl-diskless-sync-delay", "2")]);
+    let replica = Redis::start();
+    let mut watching = Watching::new(&replica.url(), short(Purpose::State));
+    watching.quiet(2).await;
+    replica.tell(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+    let (began, mut looks_at_it) = (Instant::now(), 0);
+    loop {
+        watching.quiet(1).await;
+        let info = &watching.last.samples[0].answer().unwrap().info;
+        if info.text("master_link_status") == Some("up") {
+            break;
+        }
+        looks_at_it += 1;
+        assert!(began.elapsed() < IN_TIME, "the replica does not follow");
+    }
+    assert!(looks_at_it >= 3, "{looks_at_it}");
+    watching.quiet(3).await;
+    // The same link, once it was up.
+    master.kill();
+    assert!(watching.told(Rule::ReplicaDown, || {}).await.cause.contains("has lost its master"));
+}
+
 #[tokio::test]
 async fn a_replica_without_its_master() {
     let (master, replica) = (Redis::start(), Redis::start());
