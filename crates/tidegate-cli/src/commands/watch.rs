@@ -243,6 +243,12 @@ fn once(args: &Args, seen: Once) -> Result {
                     "{address} does not let us in: {why}; check user and password in the URL"
                 )));
             }
+            Silence::NoMaster => {
+                let service = address.split_once('/').map_or("", |(_, service)| service);
+                return Err(Failure::Unreachable(format!(
+                    "the sentinels name no server of {service:?}: {why}; check the URL and whether they run"
+                )));
+            }
             Silence::Timeout | Silence::Busy => {}
         }
     }

@@ -55,7 +55,7 @@ fn what_cannot_be_done_is_said() {
         (
             &["watch", "--redis", "redis-sentinel://:secret@127.0.0.1:1/shop", "--once", "--interval", "100ms"],
             3,
-            &["127.0.0.1:1", "cannot be reached", "no sentinel names a server of \"shop\""],
+            &["127.0.0.1:1", "the sentinels name no server of \"shop\"", "does not answer"],
         ),
     ] {
         let run = run(args).expect(code, words);

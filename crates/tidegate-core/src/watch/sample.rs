@@ -6,7 +6,7 @@ use crate::Millis;
 /// One look at one server.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    /// Which server: `host:port`.
+    /// Which server: `host:port`; with [`Silence::NoMaster`] the first sentinel and the service.
     pub address: String,
     /// When the question was asked, by the clock of whoever watches.
     pub at: Millis,
@@ -47,6 +47,8 @@ pub enum Silence {
     TooManyClients,
     /// It answers, and does not let us ask.
     Refused,
+    /// The sentinels name no server. The address is that of the first of them and the service: `host:port/service`.
+    NoMaster,
 }
 
 /// An answer, and what else was seen beside it.

@@ -42,7 +42,7 @@ pub struct RedisSamples {
     options: RedisOptions,
     nodes: BTreeMap<String, Node>,
     looked_at: Option<Instant>,
-    /// The sentinels, and why none of them names a server.
+    /// The first sentinel and the service, and why none of the sentinels names a server.
     nobody: Option<(String, String)>,
 }
 
@@ -68,14 +68,15 @@ impl RedisSamples {
             (Err(_), _) if !self.nodes.is_empty() => return Vec::new(),
             (Err(_), Mode::Standalone(host)) => vec![host.clone()],
             (Err(_), Mode::Cluster(hosts)) => hosts.clone(),
-            (Err(e), Mode::Sentinel { hosts, service, .. }) => {
-                let sentinels: Vec<String> = hosts.iter().map(Host::address).collect();
-                let why = format!("no sentinel names a server of {service:?} that can be reached: {e}");
-                self.nobody = Some((sentinels.join(","), why));
+            (Err(_), Mode::Sentinel { hosts, service, .. }) => {
+                let first = hosts.first().map(Host::address).unwrap_or_default();
+                let address = format!("{first}/{service}");
+                let why = nodes::why_nobody(&self.options).await;
+                self.nobody = Some((address, why));
                 return Vec::new();
             }
         };
-        let nobody = self.nobody.take().map(|(sentinels, _)| sentinels);
+        let nobody = self.nobody.take().map(|(address, _)| address);
         let mut left = std::mem::take(&mut self.nodes);
         for host in found.into_iter().take(MAX_SERVERS) {
             let address = host.address();
@@ -92,10 +93,10 @@ impl SampleSource for RedisSamples {
             let gone = self.look().await;
             let asked = iter(self.nodes.values_mut()).map(Node::sample).buffer_unordered(AT_ONCE);
             let mut samples: Vec<_> = asked.collect().await;
-            samples.extend(self.nobody.as_ref().map(|(sentinels, why)| Sample {
-                address: sentinels.clone(),
+            samples.extend(self.nobody.as_ref().map(|(address, why)| Sample {
+                address: address.clone(),
                 at: host_now(),
-                reply: Reply::Silence { kind: Silence::NoConnection, why: why.clone(), waited_ms: 0.0 },
+                reply: Reply::Silence { kind: Silence::NoMaster, why: why.clone(), waited_ms: 0.0 },
                 is_late: false,
                 tls: self.options.tls,
             }));

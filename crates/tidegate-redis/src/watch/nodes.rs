@@ -1,5 +1,6 @@
 //! Which servers there are.
 
+use futures_util::future::join_all;
 use redis::Value;
 
 use crate::connect::{Host, Mode, RedisOptions, RedisResult, connect_for_waiting, master};
@@ -35,11 +36,9 @@ async fn of_cluster(options: &RedisOptions, host: &Host) -> RedisResult<Vec<Host
 }
 
 async fn under_sentinel(options: &RedisOptions) -> RedisResult<Vec<Host>> {
-    let Mode::Sentinel { hosts, service, login } = &options.mode else { return Ok(Vec::new()) };
+    let Mode::Sentinel { hosts, service, .. } = &options.mode else { return Ok(Vec::new()) };
     let mut servers = vec![master(options).await?];
-    let mut to_sentinels = options.clone();
-    to_sentinels.login = login.clone();
-    to_sentinels.database = 0;
+    let to_sentinels = to_sentinels(options);
     for sentinel in hosts {
         if let Ok(answer) = ask(&to_sentinels, sentinel, &["SENTINEL", "REPLICAS", service]).await {
             servers.extend(sentinel_replicas(answer));
@@ -48,6 +47,40 @@ async fn under_sentinel(options: &RedisOptions) -> RedisResult<Vec<Host>> {
     }
     servers.dedup();
     Ok(servers)
+}
+
+/// Why no sentinel names a server: each is asked.
+pub(super) async fn why_nobody(options: &RedisOptions) -> String {
+    let Mode::Sentinel { hosts, service, .. } = &options.mode else { return String::new() };
+    let to_sentinels = to_sentinels(options);
+    let sentinels = &to_sentinels;
+    let asked = hosts
+        .iter()
+        .map(|host| async move { ask(sentinels, host, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", service]).await });
+    let answers: Vec<_> = hosts.iter().map(Host::address).zip(join_all(asked).await).collect();
+    if let Some((address, _)) = answers.iter().find(|(_, answer)| matches!(answer, Ok(Value::Nil))) {
+        return format!("{address} answers and knows no such service");
+    }
+    // What a sentinel says is more than that another is silent.
+    let failures = || answers.iter().filter_map(|(address, answer)| Some((address, answer.as_ref().err()?)));
+    match (failures().find(|(_, e)| e.code().is_some()), failures().next()) {
+        (Some((address, e)), _) => format!("{address} says {e}"),
+        (None, Some((address, e))) if failures().count() == hosts.len() => match hosts.len() {
+            1 => format!("the only one, {address}, does not answer: {e}"),
+            count => format!("none of the {count} answers; {address}: {e}"),
+        },
+        _ => "one has named a server just now".to_owned(),
+    }
+}
+
+/// The options to ask sentinels with: they have a login of their own.
+fn to_sentinels(options: &RedisOptions) -> RedisOptions {
+    let mut to_sentinels = options.clone();
+    if let Mode::Sentinel { login, .. } = &options.mode {
+        to_sentinels.login = login.clone();
+    }
+    to_sentinels.database = 0;
+    to_sentinels
 }
 
 fn sentinel_replicas(answer: Value) -> Vec<Host> {

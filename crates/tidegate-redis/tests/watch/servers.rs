@@ -84,9 +84,14 @@ async fn a_set_under_sentinel_is_watched_with_its_replicas() {
 async fn a_set_that_no_sentinel_names_is_told() {
     let set = Sentinel::start(Engine::default());
     let nobodys = set.url().replace("/shop/", "/nobodys/");
-    for url in ["redis-sentinel://127.0.0.1:1/shop".to_owned(), nobodys] {
-        let mut watching = Watching::new(&url, short(Purpose::State));
+    for (url, cause, next) in [
+        ("redis-sentinel://127.0.0.1:1/shop", "of \"shop\": the only one, 127.0.0.1:1, does not", "-p 1 SENTINEL"),
+        ("redis-sentinel://127.0.0.1:1,[::1]:2/shop", "none of the 2 answers", "-h 127.0.0.1 -p 1 SENTINEL"),
+        (&nobodys, "answers and knows no such service", "GET-MASTER-ADDR-BY-NAME nobodys"),
+    ] {
+        let mut watching = Watching::new(url, short(Purpose::State));
         let finding = watching.told(Rule::BlockedServer, || {}).await;
         assert!(finding.address.starts_with("127.0.0.1:"), "{finding:#?}");
+        assert!(finding.cause.contains(cause) && finding.next_command.contains(next), "{finding:#?}");
     }
 }

@@ -135,7 +135,7 @@ pub(in super::super) fn silence(
         Silence::Timeout if sample.is_late => Measure::Unknown,
         Silence::Timeout => Measure::Level(silent),
         // However short it was: nobody gets through.
-        Silence::Busy | Silence::NoConnection | Silence::TooManyClients | Silence::Refused => {
+        Silence::Busy | Silence::NoConnection | Silence::TooManyClients | Silence::Refused | Silence::NoMaster => {
             Measure::Level(silent.max(settings.threshold))
         }
     }
@@ -144,6 +144,16 @@ pub(in super::super) fn silence(
 /// A command for a server that may stay silent: `redis-cli` of 7.0 cannot be told to give up, so it is stopped.
 fn in_time(sample: &Sample, command: &str) -> String {
     format!("timeout 5 {}", cli(sample, command))
+}
+
+/// A name as a shell takes it.
+fn quoted(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
+    if !name.is_empty() && name.chars().all(is_plain) {
+        name.to_owned()
+    } else {
+        format!("'{}'", name.replace('\'', "'\\''"))
+    }
 }
 
 pub(in super::super) fn tell_silence(sample: &Sample, kind: Silence, why: &str, silent_ms: f64) -> Told {
@@ -179,6 +189,15 @@ pub(in super::super) fn tell_silence(sample: &Sample, kind: Silence, why: &str, 
             cli(sample, "ACL WHOAMI"),
             "reads only. The watch needs a user that may run INFO: `ACL SETUSER watch on >PASSWORD +info +ping`",
         ),
+        Silence::NoMaster => {
+            let (sentinel, service) = sample.address.split_once('/').unwrap_or((&sample.address, ""));
+            let command = format!("SENTINEL GET-MASTER-ADDR-BY-NAME {}", quoted(service));
+            Told::new(Severity::Critical, format!("the sentinels name no server of {service:?}: {why}")).next(
+                format!("timeout 5 {}", super::super::finding::cli(sentinel, sample.tls, &command)),
+                "reads only, and asks one of the sentinels; `SENTINEL MASTERS` says which services it knows. If it is refused, that sentinel \
+                 does not run: look at its log",
+            )
+        }
     };
     told.with("silent_seconds", Some(rounded(seconds))).with("error", Some(why.to_owned()))
 }

@@ -475,6 +475,17 @@ fn silence_is_told_in_its_kind() {
         assert!(finding.cause.contains(cause) && finding.next_command.contains(next), "{finding:#?}");
         assert_eq!(closed(&scene.looks(40)), [Rule::BlockedServer]);
     }
+    for (address, next) in [
+        ("10.0.0.7:26379/shop", "-h 10.0.0.7 -p 26379 SENTINEL GET-MASTER-ADDR-BY-NAME shop"),
+        ("[::1]:26379/it's a shop", r"-h ::1 -p 26379 SENTINEL GET-MASTER-ADDR-BY-NAME 'it'\''s a shop'"),
+    ] {
+        let mut scene = Scene::new(Purpose::Shared);
+        scene.address = address.to_owned();
+        let changes: Vec<_> = (0..3).flat_map(|_| scene.silent(Silence::NoMaster, "none answers")).collect();
+        let finding = only(&changes, Rule::BlockedServer);
+        assert_eq!(finding.next_command, format!("timeout 5 redis-cli {next}"));
+        assert!(finding.cause.contains("the sentinels name no server") && finding.cause.ends_with("none answers"));
+    }
     // A watch that is itself late says nothing of others.
     let mut scene = Scene::new(Purpose::Shared);
     for _ in 0..10 {
