@@ -85,7 +85,7 @@ impl Extra {
     /// The command to send before `INFO`, if it is time: a deletion of everything that it counts already has taken from the keys
     /// that `INFO` then shows.
     pub(super) fn ahead(&self) -> Option<Cmd> {
-        is_due(self.stats_at, STATS).then(|| command(&["INFO", "commandstats"]))
+        (is_due(self.stats_at, STATS) || self.flushes_left > 0).then(|| command(&["INFO", "commandstats"]))
     }
 
     /// The commands to send together with `INFO`.
@@ -232,15 +232,15 @@ impl Extra {
         if has_reason {
             self.flushes_left = FLUSH_LOOKS;
         }
-        let answer = if self.flushes_left > 0 {
-            // What was sent ahead does not have what took keys meanwhile.
+        let answer = if has_reason {
+            // What was sent ahead may not have what took the keys.
             all(connection, &[command(&["INFO", "commandstats"])]).await.ok()?.pop()?
         } else {
             sent?
         };
-        let stats = Info::parse(&parse::text(&answer.ok()?));
         self.flushes_left = self.flushes_left.saturating_sub(1);
         self.stats_at = Some(Instant::now());
+        let stats = Info::parse(&parse::text(&answer.ok()?));
         Some(stats.calls("flushall").saturating_add(stats.calls("flushdb")))
     }
 }
