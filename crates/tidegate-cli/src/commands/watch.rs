@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use tidegate::blocks::RedisOptions;
 use tidegate::core::Millis;
 use tidegate::watch::alerts::{self, AlertSink};
 use tidegate::watch::{
@@ -60,6 +61,26 @@ fn interval(text: &str) -> std::result::Result<Duration, String> {
     }
 }
 
+/// A server that is named twice, as the URLs name it: each look would count as two.
+fn twice(urls: &[String]) -> Option<(&String, &String)> {
+    // What is wrong with a URL is said by whoever connects.
+    let read: Vec<_> = urls.iter().filter_map(|url| Some((url, RedisOptions::parse(url).ok()?))).collect();
+    let earlier = |at: usize| read[..at].iter().find(|(_, options)| options.names_same(&read[at].1));
+    (0..read.len()).find_map(|at| earlier(at).map(|(url, _)| (*url, read[at].0)))
+}
+
+/// Says so.
+fn no_server_twice(urls: &[String]) -> Result {
+    match twice(urls) {
+        Some((first, again)) => Err(Failure::Usage(format!(
+            "{} and {} name the same servers to watch; name them once",
+            value::without_password(first),
+            value::without_password(again)
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Runs it.
 pub fn run(args: Args) -> Result {
     let Config { watch: config, log, .. } =
@@ -73,6 +94,7 @@ pub fn run(args: Args) -> Result {
             "there is no server to watch; name one with --redis redis://HOST:6379, or with `redis` in [watch] of the configuration".to_owned(),
         ));
     }
+    no_server_twice(&urls)?;
     let mut options = WatchOptions { interval: args.interval.unwrap_or(config.interval), settings: config.settings };
     if let Some(purpose) = args.role.as_deref().and_then(Purpose::named) {
         options.settings.purpose = purpose;
@@ -135,6 +157,7 @@ pub async fn beside(config: &WatchConfig, ledger: Option<&Path>) -> Result<Optio
     if config.redis.is_empty() {
         return Ok(None);
     }
+    no_server_twice(&config.redis)?;
     let options = WatchOptions { interval: config.interval, settings: config.settings.clone() };
     let sources = watch::on_redis_trusting(&config.redis, config.authority.as_deref(), &options)?;
     let file = config.state_file.clone().or_else(|| {
@@ -328,6 +351,17 @@ fn table(servers: &[Memory]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_server_is_watched_twice() {
+        let urls = |urls: &[&str]| urls.iter().map(|url| (*url).to_owned()).collect::<Vec<_>>();
+        let fault = |named: &[&str]| no_server_twice(&urls(named)).err().map(|e| format!("{e:?}"));
+        for named in [&["redis://a", "redis://b", "redis://:s3cret@a:6379/1"][..], &["redis://a", "redis://a"]] {
+            let fault = fault(named).unwrap();
+            assert!(fault.contains("name the same servers") && !fault.contains("s3cret"), "{fault}");
+        }
+        assert_eq!(fault(&["redis://a", "redis://b", "redis-cluster://a", "odd", "odd"]), None);
+    }
 
     #[test]
     fn intervals() {

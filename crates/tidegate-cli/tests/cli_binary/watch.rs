@@ -47,6 +47,7 @@ fn what_cannot_be_done_is_said() {
         (&["watch", "--redis", "http://x"], 2, &["redis://"]),
         (&["watch", "--redis", "redis://x", "--interval", "1"], 2, &["500ms"]),
         (&["watch", "--redis", "redis://x", "--role", "master"], 2, &["state"]),
+        (&["watch", "--redis", "redis://x", "redis://:secret@x:6379"], 2, &["name the same servers"]),
         (
             &["watch", "--redis", "redis://:secret@127.0.0.1:1", "--once", "--interval", "100ms"],
             3,

@@ -172,6 +172,22 @@ impl RedisOptions {
         }
     }
 
+    /// Whether `other` names a server or a set that this names: the same server, service, or a node of the same Cluster, as far as
+    /// the URLs say. Who is let in and which database it is makes no other server.
+    #[must_use]
+    pub fn names_same(&self, other: &Self) -> bool {
+        let shares = |ours: &[Host], theirs: &[Host]| ours.iter().any(|host| theirs.contains(host));
+        match (&self.mode, &other.mode) {
+            (Mode::Standalone(ours), Mode::Standalone(theirs)) => ours == theirs,
+            (Mode::Cluster(ours), Mode::Cluster(theirs)) => shares(ours, theirs),
+            (
+                Mode::Sentinel { hosts: ours, service: our_service, .. },
+                Mode::Sentinel { hosts: theirs, service: their_service, .. },
+            ) => our_service == their_service && shares(ours, theirs),
+            _ => false,
+        }
+    }
+
     /// Trusts the authority in `pem` instead of the system's.
     #[must_use]
     pub fn authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
@@ -296,6 +312,28 @@ mod tests {
         assert_eq!((o.mode, o.database), (Mode::Sentinel { hosts, service: "shop".into(), login }, 2));
         let o = RedisOptions::parse("redis-cluster://a:1,b:2/").unwrap();
         assert_eq!(o.mode, Mode::Cluster(vec![host("a", 1), host("b", 2)]));
+    }
+
+    #[test]
+    fn urls_that_name_the_same() {
+        let same = |ours: &str, theirs: &str| {
+            RedisOptions::parse(ours).unwrap().names_same(&RedisOptions::parse(theirs).unwrap())
+        };
+        for (ours, theirs) in [
+            ("redis://h", "redis://ann:w@h:6379/3"),
+            ("redis-sentinel://a,b/shop", "redis-sentinel://b,c/shop/2"),
+            ("redis-cluster://a,b", "redis-cluster://b"),
+        ] {
+            assert!(same(ours, theirs) && same(theirs, ours), "{ours} {theirs}");
+        }
+        for (ours, theirs) in [
+            ("redis://h", "redis://h:6380"),
+            ("redis-sentinel://a,b/shop", "redis-sentinel://a,b/cart"),
+            ("redis-cluster://a,b", "redis-cluster://c"),
+            ("redis-cluster://a", "redis://a"),
+        ] {
+            assert!(!same(ours, theirs), "{ours} {theirs}");
+        }
     }
 
     #[test]
