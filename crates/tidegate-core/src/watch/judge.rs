@@ -24,6 +24,10 @@ const HISTORY: usize = 64;
 pub const MAX_SERVERS: usize = 1_024;
 /// Longest saved state that is read, bytes.
 const MAX_STATE: usize = 64 << 20;
+/// Between two looks at a server there may be so many intervals, or one interval and so long: servers that do not answer are waited
+/// for, too. What lies farther apart has a gap between, of which nobody knows whether all was well.
+const GAP_INTERVALS: i64 = 3;
+const GAP_MS: i64 = 5_000;
 /// A finding that opens again so soon after its closing flaps.
 const FLAPPING_MS: i64 = 15 * 60_000;
 /// The longest that a flapping one must be well.
@@ -38,6 +42,7 @@ const VERSION: u32 = 1;
 #[derive(Debug)]
 pub struct Judge {
     settings: Settings,
+    gap_ms: i64,
     servers: BTreeMap<String, Server>,
 }
 
@@ -163,7 +168,14 @@ impl Judge {
     /// Knows nothing yet.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        Self { settings, servers: BTreeMap::new() }
+        Self { settings, servers: BTreeMap::new(), gap_ms: 0 }.looking_every(1_000)
+    }
+
+    /// Looks come so many milliseconds one after the other, a second unless this is said.
+    #[must_use]
+    pub fn looking_every(self, ms: i64) -> Self {
+        let gap_ms = ms.saturating_mul(GAP_INTERVALS).max(ms.saturating_add(GAP_MS));
+        Self { gap_ms, ..self }
     }
 
     /// Goes on from what [`Judge::save`] gave, also under other settings. Rules that are not known, or off now, are left out.
@@ -218,6 +230,7 @@ impl Judge {
     fn judge_silence(&mut self, sample: &Sample, kind: Silence, why: &str, waited_ms: f64) -> Vec<Change> {
         let settings = self.settings.of(Rule::BlockedServer);
         let server = self.servers.entry(sample.address.clone()).or_default();
+        server.mind_gap(sample.at, self.gap_ms);
         server.known.follow_clock(sample.at);
         server.known.learn_silence(sample.at);
         // Nobody knows how the rest is: what was well for a while must be seen to be well again.
@@ -243,6 +256,7 @@ impl Judge {
         let server = self.servers.entry(sample.address.clone()).or_default();
         (server.set, server.is_master) = (set, !is_replica);
         let last = server.history.back().copied();
+        server.mind_gap(sample.at, self.gap_ms);
         server.known.follow_clock(sample.at);
         let earlier = server.known.clone();
         if server.known.learn(sample, answer, &facts, last.as_ref()) {
@@ -335,6 +349,13 @@ impl Judge {
 }
 
 impl Server {
+    /// Nobody looked for a while: what was well before it must be seen to be well for as long again.
+    fn mind_gap(&mut self, at: Millis, longest_ms: i64) {
+        if self.known.looked_at.is_some_and(|last| at.since(last) > longest_ms) {
+            self.windows.values_mut().for_each(|window| window.well_since = None);
+        }
+    }
+
     /// Something of the same kind happened while it is open: the finding of the one before is over, that of this one opens.
     fn end_for_another(&mut self, rule: Rule, sample: &Sample, told: impl FnOnce() -> Told) -> Vec<Change> {
         let window = self.windows.entry(rule).or_default();

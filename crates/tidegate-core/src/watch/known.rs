@@ -35,7 +35,7 @@ pub struct Known {
     version: Option<String>,
     seen_at: Option<Millis>,
     /// When it was looked at last, answered or not.
-    looked_at: Option<Millis>,
+    pub(super) looked_at: Option<Millis>,
     pub(super) silent_since: Option<Millis>,
     policy: Option<String>,
     keys: Option<u64>,

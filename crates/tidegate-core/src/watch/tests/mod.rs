@@ -3,6 +3,7 @@
 mod cases;
 mod faults;
 mod hysteresis;
+mod restored;
 mod texts;
 
 use super::sample::{Answer, Reply, Sample, Silence};
