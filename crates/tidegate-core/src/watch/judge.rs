@@ -178,7 +178,8 @@ impl Judge {
         Self { gap_ms, ..self }
     }
 
-    /// Goes on from what [`Judge::save`] gave, also under other settings. Rules that are not known, or off now, are left out.
+    /// Goes on from what [`Judge::save`] gave, also under other settings. Rules that are not known are left out; what is open of those
+    /// that are off now, [`Judge::close_off`] closes.
     ///
     /// # Errors
     /// [`BadState`]: it is no such text.
@@ -193,14 +194,24 @@ impl Judge {
         let mut judge = Self::new(settings);
         for (address, saved) in saved.servers.into_iter().take(MAX_SERVERS) {
             let windows = saved.windows.into_iter().filter_map(|(name, window)| Some((Rule::named(&name)?, window)));
-            let open = saved.open.into_iter().filter_map(|finding| serde_json::from_value::<Finding>(finding).ok());
-            let open =
-                open.filter(|finding| !judge.settings.of(finding.rule).off).map(|finding| (finding.rule, finding));
-            let server =
-                Server { known: saved.known, windows: windows.collect(), open: open.collect(), ..Server::default() };
+            let mut open = BTreeMap::new();
+            for finding in saved.open.into_iter().filter(is_of_known_rule) {
+                let finding: Finding =
+                    serde_json::from_value(finding).map_err(|e| BadState(format!("what is open at {address}: {e}")))?;
+                open.insert(finding.rule, finding);
+            }
+            let server = Server { known: saved.known, windows: windows.collect(), open, ..Server::default() };
             judge.servers.insert(address, server);
         }
         Ok(judge)
+    }
+
+    /// Closes what is open of rules that are off: nobody looks any more whether it is over.
+    pub fn close_off(&mut self, at: Millis) -> Vec<Change> {
+        let settings = &self.settings;
+        let off =
+            self.servers.values_mut().flat_map(|server| server.open.extract_if(.., |rule, _| settings.of(*rule).off));
+        off.map(|(_, finding)| Change::Closed(Finding { closed_at: Some(at), ..finding })).collect()
     }
 
     /// Everything that must outlive the process, as text.
@@ -346,6 +357,11 @@ impl Judge {
     pub fn run_id(&self, address: &str) -> Option<&str> {
         self.servers.get(address)?.known.run_id()
     }
+}
+
+/// What a newer Tidegate found by a rule of its own means nothing here; whatever else cannot be read is damage.
+fn is_of_known_rule(finding: &Value) -> bool {
+    finding.get("rule").and_then(Value::as_str).is_none_or(|name| Rule::named(name).is_some())
 }
 
 impl Server {
