@@ -146,6 +146,42 @@ async fn a_state_has_one_watch() {
     assert!(why.contains("mkdir -p"), "{why}");
 }
 
+/// A link stays one, and leads whoever takes it to the file and its lock.
+#[tokio::test]
+async fn a_state_file_may_be_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("there")).unwrap();
+    let (link, second) = (folder.path().join("link"), folder.path().join("second"));
+    std::os::unix::fs::symlink("there/state", &link).unwrap();
+    std::os::unix::fs::symlink(&link, &second).unwrap();
+    let file = folder.path().join("there/state");
+    let keeper = |path: &std::path::Path| Some(Arc::new(StateFile::new(path)) as Arc<dyn StateKeeper>);
+    let watch = start(&Server::default(), keeper(&link)).await.unwrap();
+    for path in [&file, &link, &second] {
+        assert!(matches!(start(&Server::default(), keeper(path)).await, Err(Error::Configuration(_))), "{path:?}");
+    }
+    watch.stop().await;
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink() && file.is_file());
+    start(&Server::default(), keeper(&second)).await.unwrap().stop().await;
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink() && !folder.path().join("link.lock").exists());
+}
+
+/// A pipe would never be read to its end, and a device is not to be replaced.
+#[tokio::test]
+async fn a_state_file_is_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for path in [&pipe, folder.path(), std::path::Path::new("/dev/null")] {
+        let keeper = Arc::new(StateFile::new(path));
+        let server = Server::default();
+        let starting = start(&server, Some(keeper));
+        let started = tokio::time::timeout(Duration::from_secs(10), starting).await.unwrap();
+        let Err(Error::Configuration(why)) = started else { panic!("{path:?} is taken") };
+        assert!(why.contains("no regular file") && why.contains("--state-file"), "{why}");
+    }
+}
+
 /// A disk that takes nothing stops no watch.
 #[tokio::test]
 async fn a_state_that_cannot_be_kept_stops_nothing() {

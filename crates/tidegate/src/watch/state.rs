@@ -43,6 +43,9 @@ pub trait StateKeeper: Send + Sync + 'static {
     }
 }
 
+/// Links that are followed on the way to a state file.
+const MOST_LINKS: usize = 32;
+
 /// A file. A new text is written beside it and takes its place at once; a lock on `FILE.lock`, which ends with the process however
 /// that ends, keeps a second watch away.
 #[derive(Debug, Clone)]
@@ -52,10 +55,11 @@ pub struct StateFile {
 }
 
 impl StateFile {
-    /// The file at `path`; it is made with the first text. One that is damaged stops the start of a watch.
+    /// The file at `path`, or the one that a link there leads to; it is made with the first text. One that is damaged stops the start
+    /// of a watch.
     #[must_use]
     pub fn new(path: impl AsRef<Path>) -> Self {
-        Self { path: path.as_ref().to_owned(), sets_aside: false }
+        Self { path: followed(path.as_ref()), sets_aside: false }
     }
 
     /// A file that is damaged is kept as `FILE.damaged`, which is logged as an error, and the watch begins anew.
@@ -71,6 +75,31 @@ impl StateFile {
     }
 }
 
+/// Where the links at `path` lead, also to a file that is not there yet: a new text takes the place of the file, not of the link, and
+/// the lock is one for all of its names.
+fn followed(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(to) = fs::read_link(&path) else { break };
+        path = path.with_file_name("").join(to);
+    }
+    path
+}
+
+/// Opening a pipe waits for whoever is at its other end, and what took the place of a device would be none.
+fn must_be_file(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(is) if !is.is_file() => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "{} is no regular file but a folder, a pipe or a device; name another state file (--state-file, watch.state_file)",
+                path.display()
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
 impl StateKeeper for StateFile {
     fn claim(&self) -> io::Result<Claim> {
         let path = self.path.display();
@@ -83,6 +112,9 @@ impl StateKeeper for StateFile {
             return Err(io::Error::new(io::ErrorKind::NotFound, why));
         }
         let beside = self.beside(".lock");
+        for path in [&self.path, &beside, &self.beside(".new")] {
+            must_be_file(path)?;
+        }
         let failed = |e: io::Error| {
             let why = format!(
                 "{} cannot be locked: {e}; make its folder writable for this user, or name another state file",
