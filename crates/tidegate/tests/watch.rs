@@ -207,6 +207,63 @@ async fn a_state_that_cannot_be_kept_stops_nothing() {
     assert!(*keeper.0.lock().unwrap() >= 2);
 }
 
+/// What is open on servers that nobody names any more, and by rules that are off now, is over when the watch is started again.
+#[tokio::test]
+async fn what_is_not_watched_any_more_is_closed() {
+    /// One server at an address of its own.
+    struct At(&'static str, Server);
+    impl SampleSource for At {
+        fn round(&mut self) -> BoxFuture<'_, Round> {
+            Box::pin(async {
+                let mut round = self.1.round().await;
+                round.samples.iter_mut().for_each(|sample| sample.address = self.0.to_owned());
+                round
+            })
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let keeper = || Some(Arc::new(StateFile::new(folder.path().join("state"))) as Arc<dyn StateKeeper>);
+    let (failing, well) = (Server::default(), Server::default());
+    failing.fails.store(true, Ordering::Relaxed);
+    let start_at = async |servers: &[(&'static str, &Server)], options| {
+        let sources = servers.iter().map(|(address, server)| Box::new(At(address, (*server).clone())) as _).collect();
+        Watch::start(sources, options, keeper()).await.unwrap()
+    };
+    let watch = start_at(&[("a:1", &failing), ("b:1", &failing)], options()).await;
+    let mut changes = watch.changes();
+    let mut opened = [next(&mut changes).await.finding().clone(), next(&mut changes).await.finding().clone()];
+    opened.sort_by(|a, b| a.address.cmp(&b.address));
+    watch.stop().await;
+
+    // Nobody answers: whether a server left is not known.
+    well.silent.store(true, Ordering::Relaxed);
+    let watch = start_at(&[("b:1", &well)], options()).await;
+    let mut changes = watch.changes();
+    let looks = well.looks.load(Ordering::Relaxed);
+    while well.looks.load(Ordering::Relaxed) < looks + 3 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(watch.closed().is_empty());
+    failing.looks.store(100, Ordering::Relaxed);
+    watch.stop().await;
+    while changes.try_recv().is_ok() {}
+    let watch = start_at(&[("b:1", &failing)], options()).await;
+    let mut changes = watch.changes();
+    let Change::Closed(closed) = next(&mut changes).await else { panic!("it was open") };
+    assert_eq!((&closed.id, &closed.address[..]), (&opened[0].id, "a:1"));
+    assert!(closed.closed_at.is_some());
+    watch.stop().await;
+    assert!(!std::fs::read_to_string(folder.path().join("state")).unwrap().contains("a:1"), "it is forgotten");
+
+    let mut off = options();
+    let rule = RuleSettings { off: true, ..Rule::SaveFailing.defaults() };
+    off.settings.set(Rule::SaveFailing, rule).unwrap();
+    let watch = start_at(&[("b:1", &failing)], off).await;
+    let Change::Closed(closed) = next(&mut watch.changes()).await else { panic!("it was open") };
+    assert_eq!((&closed.id, &closed.address[..]), (&opened[1].id, "b:1"));
+    watch.stop().await;
+}
+
 #[tokio::test]
 async fn two_looks_are_enough_for_whoever_asks_once() {
     let server = Server::default();

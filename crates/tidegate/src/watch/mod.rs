@@ -5,12 +5,13 @@
 //! - [`look_once`]: two looks, and whatever they show at once.
 //! - [`alerts`]: messages to people by whatever takes them ([`Watch::start_alerting`]).
 //! - [`state`]: [`StateKeeper`], what must outlive the process, and [`StateFile`].
-//! - `sight.rs`: whether it could look at all. `metrics.rs`: the same in numbers.
+//! - `restored.rs`: which servers of the kept state are watched no more. `sight.rs`: whether it could look at all. `metrics.rs`: the same in numbers.
 //!
 //! The rules and what may be set of them: [`Settings`], [`Rule`], [`RuleSettings`].
 
 pub mod alerts;
 mod metrics;
+mod restored;
 mod sight;
 pub mod state;
 
@@ -34,6 +35,7 @@ pub use tidegate_redis::RedisSamples;
 
 use crate::{Error, Result};
 use alerts::{AlertSink, MAX_SINKS, Post, deliver};
+use restored::Unnamed;
 use sight::Sight;
 
 /// Closed findings that are kept; the oldest go first.
@@ -157,6 +159,10 @@ impl Watch {
             )));
         }
         let (judge, post, claim) = restored(options.settings.clone(), keeper.clone(), &sinks).await?;
+        let every_ms = i64::try_from(options.interval.as_millis()).unwrap_or(i64::MAX);
+        let mut judge = judge.looking_every(every_ms);
+        let unnamed = Unnamed::of(judge.addresses());
+        let over = judge.close_off(tidegate_backend::clock::host_now());
         let shared = Arc::new(Shared {
             judge: Mutex::new(judge),
             closed: Mutex::new(VecDeque::new()),
@@ -165,8 +171,11 @@ impl Watch {
             post: Arc::new(post),
         });
         let early = Mutex::new(Some(shared.changes.subscribe()));
+        if shared.tell(over) {
+            shared.post.changed.notify_one();
+        }
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(run(Arc::clone(&shared), sources, options.interval, stopped));
+        let task = tokio::spawn(run(Arc::clone(&shared), sources, unnamed, options.interval, stopped));
         Ok(Self { shared, early, stop, task: Mutex::new(Some(task)), claim: Mutex::new(claim) })
     }
 
@@ -288,6 +297,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> +
 async fn run(
     shared: Arc<Shared>,
     mut sources: Vec<Box<dyn SampleSource>>,
+    mut unnamed: Unnamed,
     every: Duration,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -304,7 +314,7 @@ async fn run(
             _ = tick.tick() => {
                 let rounds = tidegate_backend::watch::all(&mut sources).await;
                 sight.looked(tokio::time::Instant::now(), &rounds);
-                shared.take(rounds)
+                shared.take(&rounds, &mut unnamed)
             }
             () = shared.post.changed.notified() => true,
             _ = stop.changed() => break,
@@ -320,15 +330,22 @@ async fn run(
 
 impl Shared {
     /// Judges what a look has shown; whether that changed anything.
-    fn take(&self, rounds: Vec<Round>) -> bool {
+    fn take(&self, rounds: &[Round], unnamed: &mut Unnamed) -> bool {
         let (changes, open) = {
             let mut judge = locked(&self.judge);
-            let changes: Vec<Change> = rounds.iter().flat_map(|round| judged(&mut judge, round)).collect();
-            metrics::count(&rounds);
+            let now = tidegate_backend::clock::host_now();
+            let mut changes: Vec<Change> = rounds.iter().flat_map(|round| judged(&mut judge, round)).collect();
+            changes.extend(unnamed.gone(rounds).iter().flat_map(|address| judge.forget(address, now)));
+            metrics::count(rounds);
             metrics::memory(judge.memory());
             (changes, judge.open().map(|finding| finding.rule).collect::<Vec<_>>())
         };
         metrics::open(&open);
+        self.tell(changes)
+    }
+
+    /// Tells of `changes` to whoever listens; whether there are any.
+    fn tell(&self, changes: Vec<Change>) -> bool {
         let is_changed = !changes.is_empty();
         for change in changes {
             if let Change::Closed(finding) = &change {
