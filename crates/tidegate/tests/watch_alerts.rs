@@ -250,6 +250,42 @@ async fn what_is_not_known_to_be_taken_is_sent_again_under_the_same_id() {
     assert_eq!(id(&first), id(&again));
 }
 
+/// A server that is silent for as long as it likes: what was delivered is kept all the same, before the look is over.
+#[tokio::test]
+async fn what_was_taken_is_kept_while_a_look_waits() {
+    struct Waiting(Server);
+    impl SampleSource for Waiting {
+        fn round(&mut self) -> BoxFuture<'_, Round> {
+            if self.0.second() < 6 { self.0.round() } else { Box::pin(std::future::pending()) }
+        }
+    }
+    let ((_folder, file), server) = (state(), one_finding());
+    let watch = async |sink: &Arc<Sink>| {
+        let keeper = Arc::new(StateFile::new(&file)) as Arc<dyn StateKeeper>;
+        let options = WatchOptions { interval: Duration::from_millis(100), ..options() };
+        let sinks = vec![Arc::clone(sink) as Arc<dyn AlertSink>];
+        Watch::start_alerting(vec![Box::new(Waiting(server.clone()))], options, Some(keeper), sinks).await.unwrap()
+    };
+    let first = Sink::good("a");
+    let watching = watch(&first).await;
+    let is_kept = || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        first.attempts() == 1 && text.contains("memory-pressure") && !text.contains("-opened")
+    };
+    let began = std::time::Instant::now();
+    while !is_kept() {
+        assert!(began.elapsed() < Duration::from_secs(20), "never kept");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // As by kill -9.
+    drop(watching);
+    let again = Sink::good("a");
+    let watching = watch(&again).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    drop(watching);
+    assert_eq!((server.second(), again.attempts()), (6, 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_a_day_old_is_not_sent_any_more() {
     let ((_folder, file), mut server) = (state(), one_finding());

@@ -116,6 +116,8 @@ struct Shared {
     closed: Mutex<VecDeque<Finding>>,
     changes: broadcast::Sender<Change>,
     keeper: Option<Arc<dyn StateKeeper>>,
+    /// Held while the state is kept, and while a look changes it: what is kept is never half of a change, and one after the other.
+    keeping: tokio::sync::Mutex<()>,
     post: Arc<Post>,
 }
 
@@ -168,6 +170,7 @@ impl Watch {
             closed: Mutex::new(VecDeque::new()),
             changes: broadcast::Sender::new(CHANGES),
             keeper,
+            keeping: tokio::sync::Mutex::new(()),
             post: Arc::new(post),
         });
         let early = Mutex::new(Some(shared.changes.subscribe()));
@@ -305,27 +308,41 @@ async fn run(
     for sink in shared.post.sinks() {
         delivering.spawn(deliver(Arc::clone(&shared.post), Arc::clone(sink), stop.clone()));
     }
+    delivering.spawn(keep_deliveries(Arc::clone(&shared), stop.clone()));
     let mut tick = interval(every);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut kept_at = tokio::time::Instant::now();
     let mut sight = Sight::new(kept_at, every);
     loop {
-        let changed = tokio::select! {
-            _ = tick.tick() => {
-                let rounds = tidegate_backend::watch::all(&mut sources).await;
-                sight.looked(tokio::time::Instant::now(), &rounds);
-                shared.take(&rounds, &mut unnamed)
-            }
-            () = shared.post.changed.notified() => true,
+        tokio::select! {
+            _ = tick.tick() => {}
             _ = stop.changed() => break,
-        };
+        }
+        let rounds = tidegate_backend::watch::all(&mut sources).await;
+        sight.looked(tokio::time::Instant::now(), &rounds);
+        let keeping = shared.keeping.lock().await;
+        let changed = shared.take(&rounds, &mut unnamed);
         if changed || kept_at.elapsed() >= KEEP {
             shared.keep().await;
             kept_at = tokio::time::Instant::now();
         }
+        drop(keeping);
     }
     while delivering.join_next().await.is_some() {}
     shared.keep().await;
+}
+
+/// Keeps what became of messages at once: a look that waits for a silent server takes seconds, and after a crash meanwhile what was
+/// delivered would be sent again.
+async fn keep_deliveries(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            () = shared.post.changed.notified() => {}
+            _ = stop.changed() => return,
+        }
+        let _keeping = shared.keeping.lock().await;
+        shared.keep().await;
+    }
 }
 
 impl Shared {
@@ -364,10 +381,11 @@ impl Shared {
 
     /// Keeps what must outlive the process; only then messages are sent, so that none is made twice. What cannot be kept is sent
     /// all the same.
-    async fn keep(&self) {
+    async fn keep(self: &Arc<Self>) {
         if let Some(keeper) = self.keeper.clone() {
-            let text = self.text();
-            if let Err(e) = blocking(move || keeper.save(&text)).await {
+            let shared = Arc::clone(self);
+            // Where thousands of messages wait, the text alone takes a while.
+            if let Err(e) = blocking(move || keeper.save(&shared.text())).await {
                 tracing::warn!(error = %e, "the state of the watch cannot be kept: after a restart what is open is told again");
             }
         }
