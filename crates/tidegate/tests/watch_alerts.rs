@@ -9,8 +9,8 @@ use std::time::Duration;
 use tidegate::core::Millis;
 use tidegate::watch::alerts::{self, Alert, AlertKind, AlertSink, MAX_AGE_MS, SEND_TIMEOUT, Undelivered};
 use tidegate::watch::{
-    Answer, Finding, Info, Reply, Round, Rule, RuleSettings, Sample, SampleSource, Settings, Severity, StateFile,
-    StateKeeper, Watch, WatchOptions,
+    Answer, Finding, Info, Reply, Round, Rule, RuleSettings, Sample, SampleSource, Settings, Severity, Silence,
+    StateFile, StateKeeper, Watch, WatchOptions,
 };
 use tidegate::{BoxFuture, Error};
 
@@ -284,6 +284,36 @@ async fn what_was_taken_is_kept_while_a_look_waits() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     drop(watching);
     assert_eq!((server.second(), again.attempts()), (6, 0));
+}
+
+/// As many servers as may be watched, all dead at once, and a sink that takes whatever it is given.
+#[tokio::test(start_paused = true)]
+async fn a_sink_that_is_well_gets_all_that_opens_at_once() {
+    const SERVERS: usize = 1_024;
+    struct Dead(i64);
+    impl SampleSource for Dead {
+        fn round(&mut self) -> BoxFuture<'_, Round> {
+            self.0 += 1_000;
+            let sample = |n: usize| Sample {
+                address: format!("10.0.{}.{}:6379", n / 256, n % 256),
+                at: Millis(self.0),
+                reply: Reply::Silence { kind: Silence::NoConnection, why: "refused".to_owned(), waited_ms: 0.0 },
+                is_late: false,
+                tls: false,
+            };
+            let samples = (0..SERVERS).map(sample).collect();
+            Box::pin(async { Round { samples, gone: Vec::new() } })
+        }
+    }
+    let ((_folder, file), sink) = (state(), Sink::good("a"));
+    let keeper = Arc::new(StateFile::new(&file)) as Arc<dyn StateKeeper>;
+    let sinks = vec![Arc::clone(&sink) as Arc<dyn AlertSink>];
+    let options = WatchOptions { settings: Settings::default(), ..options() };
+    let watch = Watch::start_alerting(vec![Box::new(Dead(now()))], options, Some(keeper), sinks).await.unwrap();
+    until("told of each", || sink.attempts() == SERVERS).await;
+    watch.stop().await;
+    let told: std::collections::BTreeSet<String> = sink.taken().into_iter().collect();
+    assert_eq!(told.len(), SERVERS);
 }
 
 #[tokio::test(start_paused = true)]

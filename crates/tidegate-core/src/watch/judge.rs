@@ -22,8 +22,8 @@ use crate::Millis;
 const HISTORY: usize = 64;
 /// Most servers that are watched at once.
 pub const MAX_SERVERS: usize = 1_024;
-/// Longest saved state that is read, bytes.
-const MAX_STATE: usize = 64 << 20;
+/// Longest saved state that is read, bytes: the alerts that wait are in it.
+const MAX_STATE: usize = 512 << 20;
 /// Between two looks at a server there may be so many intervals, or one interval and so long: servers that do not answer are waited
 /// for, too. What lies farther apart has a gap between, of which nobody knows whether all was well.
 const GAP_INTERVALS: i64 = 3;

@@ -442,7 +442,7 @@ pub static CATALOGUE: &[Metric] = &[
         Kind::Gauge,
         Unit::Count,
         &["sink"],
-        "Alerts that wait for a sink to take them; at most 256.",
+        "Alerts that wait for a sink to take them; at most 4,096.",
     ),
     metric("tidegate_watch_used_bytes", Kind::Gauge, Unit::Bytes, &["server"], "Memory that a watched server uses."),
     metric(

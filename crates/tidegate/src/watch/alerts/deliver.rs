@@ -8,7 +8,7 @@ use tidegate_core::watch::Change;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::outbox::Outbox;
+use super::outbox::{MAX_WAITING, Outbox};
 use super::{Alert, AlertSink, Undelivered};
 use crate::watch::locked;
 use crate::watch::metrics::Outcome;
@@ -64,10 +64,15 @@ impl Post {
             let gone = locked(&self.outbox).push(sink.name(), alert.clone());
             if let Some(gone) = gone {
                 Outcome::Overflow.count(sink.name());
+                let why = if locked(&self.outbox).has_failed(sink.name()) {
+                    "see why the sink takes none"
+                } else {
+                    "more was found than the sink could take so fast; a higher `severity` of it lets fewer through"
+                };
                 tracing::error!(
                     sink = sink.name(),
                     alert = gone.id,
-                    "an alert is dropped undelivered: too many wait; see why the sink takes none"
+                    "an alert is dropped undelivered: {MAX_WAITING} wait already; {why}"
                 );
             }
             self.show(sink.name());

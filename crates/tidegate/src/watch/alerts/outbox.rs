@@ -1,6 +1,6 @@
 //! Messages that are not delivered yet: a bounded line for each sink, and its text.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,8 +8,9 @@ use tidegate_core::Millis;
 
 use super::Alert;
 
-/// Messages that wait for a sink; for one more, the oldest of them goes.
-pub const MAX_WAITING: usize = 256;
+/// Messages that wait for a sink; for one more, the oldest of them goes. As many servers as are watched may fail at once, by some
+/// rules each, and a sink that is well is to get all of it.
+pub const MAX_WAITING: usize = 4_096;
 /// How often a message is tried.
 pub const MAX_ATTEMPTS: u32 = 100;
 /// How long a message is tried, milliseconds: a day.
@@ -56,6 +57,11 @@ impl Outbox {
         serde_json::to_value(self).unwrap_or_default()
     }
 
+    /// Whether `sink` did not take something that waits for it, when it was tried.
+    pub(super) fn has_failed(&self, sink: &str) -> bool {
+        self.0.get(sink).is_some_and(|line| line.iter().any(|waiting| waiting.attempts > 0))
+    }
+
     /// Lets `alert` wait for `sink`; the one that had to go for it, if any had to.
     pub(super) fn push(&mut self, sink: &str, alert: Alert) -> Option<Alert> {
         let line = self.0.entry(sink.to_owned()).or_default();
@@ -74,12 +80,10 @@ impl Outbox {
     /// What is to be sent to `sink` next: the least tried, of these the oldest, but never a finding's second message before its first.
     pub(super) fn next(&mut self, sink: &str) -> Option<Alert> {
         let line = self.0.get_mut(sink)?;
-        let is_first = |at: usize| {
-            let subject = line[at].alert.subject_id();
-            line.iter().take(at).all(|earlier| earlier.alert.subject_id() != subject)
-        };
-        let next =
-            (0..line.len()).filter(|at| line[*at].is_kept && is_first(*at)).min_by_key(|at| line[*at].attempts)?;
+        let mut subjects = HashSet::new();
+        let firsts = line.iter().enumerate().filter(|(_, waiting)| subjects.insert(waiting.alert.subject_id()));
+        let sendable = firsts.filter(|(_, waiting)| waiting.is_kept);
+        let (next, _) = sendable.min_by_key(|(_, waiting)| waiting.attempts)?;
         line[next].is_under_way = true;
         Some(line[next].alert.clone())
     }
@@ -200,6 +204,9 @@ mod tests {
         // The one under way stays.
         assert_eq!(outbox.push("a", opened(many)), Some(opened(1)));
         assert_eq!(outbox.waiting("a"), MAX_WAITING);
+        assert!(!outbox.has_failed("a") && !outbox.has_failed("b"));
+        outbox.failed("a", &opened(0).id);
+        assert!(outbox.has_failed("a"));
     }
 
     #[test]
