@@ -113,7 +113,8 @@ impl Mail {
         Ok(connection)
     }
 
-    /// Hands the message over; recipients that the server does not take are left out, if it takes any.
+    /// Hands the message over; recipients that the server does not take are left out, if it takes any, also those that it might take
+    /// later: the next messages would have to wait until it does.
     async fn hand_over(
         &self,
         connection: &mut AsyncSmtpConnection,
@@ -135,7 +136,11 @@ impl Mail {
         }
         connection.command(Data).await.map_err(failed)?;
         connection.message(message).await.map_err(failed)?;
-        let names: Vec<String> = refused.iter().map(|(to, e)| format!("{to} ({})", said(e))).collect();
+        let name = |(to, e): &(String, lettre::transport::smtp::Error)| {
+            let now = if e.is_transient() { "for the moment, and is not tried again: " } else { "" };
+            format!("{to} ({now}{})", said(e))
+        };
+        let names: Vec<String> = refused.iter().map(name).collect();
         match names.as_slice() {
             [] => Ok(()),
             names if alert.kind == AlertKind::Test => {

@@ -112,6 +112,21 @@ async fn what_the_server_says_decides_whether_it_is_tried_again() {
     assert!(refused(alerts::mail(sink(), alone).unwrap().send(&opened()).await).contains("no such user"));
 }
 
+/// One full mailbox holds up nobody; alone it is tried again.
+#[tokio::test]
+async fn a_recipient_that_is_refused_for_the_moment_is_left_out_or_waited_for() {
+    let folder = folder();
+    let server = MailSink::start(MailSinkSetup::default().full("bob@shop.example"), folder.path());
+    let url = format!("smtp://127.0.0.1:{}", server.port());
+    let both = mail(url.clone());
+    both.send(&opened()).await.unwrap();
+    assert_eq!(server.received()[0].to, ["ann@shop.example"]);
+    let why = refused(both.send(&Alert::test(tidegate::core::Millis(1))).await);
+    assert!(why.contains("bob@shop.example (for the moment, and is not tried again") && why.contains("full"), "{why}");
+    let alone = MailOptions { to: vec!["bob@shop.example".to_owned()], ..options(url) };
+    assert!(put_off(alerts::mail(sink(), alone).unwrap().send(&opened()).await).0.contains("mailbox full"));
+}
+
 #[tokio::test]
 async fn a_server_that_hangs_or_is_not_there_ends_in_time() {
     let folder = folder();

@@ -19,6 +19,7 @@ pub struct MailSinkSetup {
     starttls: bool,
     login: Option<(String, String)>,
     unknown: Option<String>,
+    full: Option<String>,
     port: u16,
 }
 
@@ -48,6 +49,13 @@ impl MailSinkSetup {
     #[must_use]
     pub fn unknown(mut self, address: &str) -> Self {
         self.unknown = Some(address.to_owned());
+        self
+    }
+
+    /// It does not take mail for this recipient for the moment.
+    #[must_use]
+    pub fn full(mut self, address: &str) -> Self {
+        self.full = Some(address.to_owned());
         self
     }
 
@@ -226,6 +234,7 @@ impl Session<'_> {
                     say(wire, "250 ok")?;
                 }
                 "RCPT" if self.setup.unknown.as_deref() == Some(&address(rest)) => say(wire, "550 5.1.1 no such user")?,
+                "RCPT" if self.setup.full.as_deref() == Some(&address(rest)) => say(wire, "452 4.2.2 mailbox full")?,
                 "RCPT" => {
                     to.push(address(rest));
                     say(wire, "250 ok")?;
