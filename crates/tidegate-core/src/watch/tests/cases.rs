@@ -3,10 +3,6 @@
 use super::super::sample::Host;
 use super::*;
 
-fn mib(n: u64) -> String {
-    (n * MIB).to_string()
-}
-
 // O1
 #[test]
 fn an_empty_server_is_never_told_of() {

@@ -3,6 +3,7 @@
 mod cases;
 mod faults;
 mod hysteresis;
+mod replicas;
 mod restored;
 mod texts;
 
@@ -19,6 +20,11 @@ pub(super) const VALKEY_9_1: &str = include_str!("../texts/valkey-9.1.txt");
 pub(super) const S: i64 = 1_000;
 pub(super) const START: i64 = 1_700_000_000_000;
 pub(super) const MIB: u64 = 1 << 20;
+
+/// So many MiB, as a field has them.
+pub(super) fn mib(n: u64) -> String {
+    (n * MIB).to_string()
+}
 
 /// `text` with some fields changed or added.
 pub(super) fn with(text: &str, fields: &[(&str, &str)]) -> String {
