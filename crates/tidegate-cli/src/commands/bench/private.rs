@@ -155,10 +155,28 @@ impl Private {
     pub fn wait(&mut self, ready: impl Fn(&Self) -> bool) -> Result {
         let began = Instant::now();
         while !ready(self) {
-            self.check(began)?;
+            if self.is_held_up() && began.elapsed() <= PATIENCE {
+                self.restart()?;
+            } else {
+                self.check(began)?;
+            }
             std::thread::sleep(GLANCE);
         }
         Ok(())
+    }
+
+    /// Whether it ended since processes of its last run, which are groups of their own, were still ending: PostgreSQL's.
+    fn is_held_up(&mut self) -> bool {
+        let has_ended = self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(Some(_))));
+        has_ended && self.log().contains("pre-existing shared memory block")
+    }
+
+    /// What it has printed since it was started.
+    fn log(&self) -> String {
+        let name = self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // Nothing is shown of a log that cannot be read; it may end in the middle of a character.
+        let log = std::fs::read(self.folder.join(format!("{name}.log"))).unwrap_or_default();
+        String::from_utf8_lossy(&log).replace('\0', "")
     }
 
     /// Whether it may still get ready.
@@ -171,7 +189,7 @@ impl Private {
             return Ok(());
         }
         let name = self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let log = std::fs::read_to_string(self.folder.join(format!("{name}.log"))).unwrap_or_default();
+        let log = self.log();
         let tail: Vec<&str> = log.lines().rev().take(5).collect();
         let tail = tail.into_iter().rev().collect::<Vec<_>>().join(" | ");
         Err(Failure::Work(format!("{name} did not get ready: {tail}")))
