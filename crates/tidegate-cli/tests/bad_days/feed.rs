@@ -18,8 +18,8 @@ use crate::shop::{Shop, now};
 
 const READERS: u64 = 3;
 const AUTHORS: usize = 12;
-/// How long another node may lack what one has answered, once the store is back: a look of the relay, and a busy machine.
-const ELSEWHERE: Duration = Duration::from_secs(5);
+/// How long another node may lack what one has answered: a failover, a look of the relay, and a busy machine.
+const ELSEWHERE: Duration = Duration::from_secs(10);
 
 /// What a reader's page must be.
 struct World {
