@@ -89,8 +89,9 @@ async fn a_policy_that_is_changed_and_data_that_are_flushed() {
     redis.tell(&["EVAL", "for i = 1, 5000 do redis.call('SET', 'b' .. i, 1, 'PX', 300) end", "0"]);
     watching.quiet(6).await;
     fill(&redis, "a", 5_000, 10);
-    // So long that what expired is no reason any more to count flushes at each look.
-    watching.quiet(12).await;
+    // So long that what went is no reason any more to count flushes at each look, and that a flush that Redis 7.4 counts late, once the
+    // memory is free again, cannot be what took it.
+    watching.quiet(if Engine::default() == Engine::Redis74 { 80 } else { 12 }).await;
     // A flush that took nothing has not taken what is deleted later.
     redis.tell(&["EVAL", "redis.call('SELECT', 9); redis.call('FLUSHDB')", "0"]);
     watching.quiet(35).await;
